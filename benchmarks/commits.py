@@ -19,13 +19,14 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from tests.lakes import entry_path, lake_at
 from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
 from tidegate.contracts.log_schema import log_schema
 from tidegate.runtime.batch_loop.next_metadata import first_meta
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.delta_snapshot import load
-from tidegate.state.delta_log.log_entries import entry_path, read_actions
+from tidegate.state.delta_log.log_entries import read_actions
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.protocol_decisions import compaction_due
 from tidegate.state.upkeep.compaction import Kept, compact
@@ -60,14 +61,7 @@ class Service:
         meta = self._meta("batch")
         written = [
             write_rows(
-                self.log.path,
-                kind,
-                partition,
-                _rows(kind),
-                batch=meta.batch,
-                topic="t",
-                attempt=meta.attempt,
-                sync=False,  # fsync of data files is done by tasks, which are not measured here
+                self.log.lake, kind, partition, _rows(kind), batch=meta.batch, topic="t", attempt=meta.attempt, clock=0
             )
             for kind in ("state", "emission")
             for partition in range(PARTITIONS)
@@ -127,7 +121,7 @@ def measure(say: Callable[[str], None] = print) -> dict[str, float]:
         for entries in LENGTHS:
             _lengthen(old.log, entries)
             began = time.perf_counter()
-            old.log = OperatorLog.open(old.log.path, OPERATOR, old.log.schema, create=False)
+            old.log = OperatorLog.open(old.log.lake, OPERATOR, old.log.schema, create=False)
             opened_ms = (time.perf_counter() - began) * 1_000
             new = _service(Path(folder) / f"new beside {entries}")
             _side_by_side(new, old, PER_MINUTE)
@@ -142,7 +136,7 @@ def measure(say: Callable[[str], None] = print) -> dict[str, float]:
 
 
 def _service(folder: Path) -> Service:
-    return Service(OperatorLog.open(folder / OPERATOR, OPERATOR, log_schema(), create=True))
+    return Service(OperatorLog.open(lake_at(folder / OPERATOR), OPERATOR, log_schema(), create=True))
 
 
 def _side_by_side(new: Service, old: Service, commits: int) -> None:
@@ -172,7 +166,7 @@ def _flatness(new: Service, old: Service) -> dict[str, float]:
 
 def _lengthen(log: OperatorLog, entries: int) -> None:
     """Extend the log to that many entries; the added entries change nothing, and the last one has a checkpoint."""
-    info = [action for action in read_actions(log.path, log.version) or () if "commitInfo" in action]
+    info = [action for action in read_actions(log.lake, log.version) or () if "commitInfo" in action]
     for version in range(log.version + 1, entries):
-        entry_path(log.path, version).write_text(json.dumps(info[0]))
-    write_checkpoint(log.path, entries - 1, load(log.path, entries - 1).actions())
+        entry_path(log.lake, version).write_text(json.dumps(info[0]))
+    write_checkpoint(log.lake, entries - 1, load(log.lake, entries - 1).actions())

@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tests.lakes import lake_at
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.devkit.bulk_load import write_columns
 from tidegate.devkit.embedded_broker import Broker
@@ -222,8 +223,8 @@ def ways_of(batch: BatchMeta) -> tuple[str, ...]:
 
 
 def _written_s(log: OperatorLog, version: int) -> float:
-    return (log.path / "_delta_log" / f"{version:020}.json").stat().st_mtime
+    return (log.place.folder / "_delta_log" / f"{version:020}.json").stat().st_mtime
 
 
 def _log(folder: Path) -> OperatorLog:
-    return OperatorLog.at(folder / "lake" / OPERATOR, None)
+    return OperatorLog.at(lake_at(folder / "lake" / OPERATOR), None)

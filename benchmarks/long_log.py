@@ -18,6 +18,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from tests.lakes import entry_path, lake_at
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, Document
 from tidegate.contracts.log_schema import META_PARTITION, log_schema
 from tidegate.operators.registry import operator_for
@@ -32,7 +33,6 @@ from tidegate.state.delta_log.attempt_files import write_file, write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.delta_snapshot import load
-from tidegate.state.delta_log.log_entries import entry_path
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 NAME, TOPIC = "updates", "in"
@@ -53,7 +53,7 @@ def measure(say: Any) -> dict[str, float]:
         began = time.perf_counter()
         log = make(application, partitions=PARTITIONS, commits=COMMITS)
         say(f"{COMMITS:,} commits of {PARTITIONS} partitions made in {time.perf_counter() - began:.0f} s")
-        entry = entry_path(log.path, log.version).stat().st_size
+        entry = entry_path(log.lake, log.version).stat().st_size
         with patch.object(status, "_ends", lambda _application, _topic: status._Ends()):
             status_s = _seconds(lambda: status.operator_status(application, NAME))
         backfill_s = _seconds(lambda: catch_up_to_the_last(application))
@@ -83,7 +83,7 @@ def application_in(folder: Path) -> Application:
 def opened(application: Application, *, create: bool = False) -> OperatorLog:
     """Return the operator's log, opened as a driver does."""
     schema = log_schema(operator_for(application.operators[NAME]).columns)
-    return OperatorLog.open(application.lake / NAME, NAME, schema, create=create)
+    return OperatorLog.open(lake_at(application.lake.folder / NAME), NAME, schema, create=create)
 
 
 def claim(application: Application) -> OperatorLog:
@@ -99,7 +99,7 @@ def claim(application: Application) -> OperatorLog:
 
 def catch_up_to_the_last(application: Application) -> list[BatchMeta]:
     """Read what the control database reads when it lacks the last batches."""
-    log = OperatorLog.at(application.lake / NAME, None)
+    log = OperatorLog.at(lake_at(application.lake.folder / NAME), None)
     batches = earlier_batches.gapless_range(log)
     assert batches.stop - batches.start <= TOGETHER * 1_000
     return earlier_batches.metas_of(log, range(batches.stop - 5, batches.stop))
@@ -158,7 +158,7 @@ def _bulk(log: OperatorLog, before: BatchMeta, batches: int) -> BatchMeta:
         numbers = range(first, min(first + ROWS_TOGETHER, batches))
         written = [_line(like, number, partitions) for number in numbers]
         for number, line in zip(numbers, written, strict=True):
-            entry_path(log.path, log.version + number - before.batch).write_text(_entry(line, number))
+            entry_path(log.lake, log.version + number - before.batch).write_text(_entry(line, number))
         files.append(_rows_of(log, numbers, written))
     reached = replace(before, batch=batches - 1, clock=START_MS + batches * EVERY_MS)
     last = {p: (batches - partitions + p, f"{batches - partitions + p:032x}") for p in range(partitions)}
@@ -170,10 +170,10 @@ def _bulk(log: OperatorLog, before: BatchMeta, batches: int) -> BatchMeta:
     version = log.version + batches - before.batch
     info = commit_info(compaction, compaction.to_json())
     actions = [info, transaction(compaction), *(add(file, changes_data=False) for file in files)]
-    entry_path(log.path, version).write_text("\n".join(map(json.dumps, actions)))
-    table = load(log.path, log.version)
+    entry_path(log.lake, version).write_text("\n".join(map(json.dumps, actions)))
+    table = load(log.lake, log.version)
     table.apply(version, actions)
-    write_checkpoint(log.path, version, table.actions())
+    write_checkpoint(log.lake, version, table.actions())
     return compaction
 
 
@@ -204,10 +204,10 @@ def _rows_of(log: OperatorLog, numbers: range, documents: list[str]) -> DataFile
         "timestamp": pa.array([START_MS + number * EVERY_MS for number in numbers], pa.int64()),
     }
     attempt = uuid4().hex
-    return write_file(log.path, "meta", META_PARTITION, pa.table(rows), batch=numbers.stop, attempt=attempt, sync=False)
+    return write_file(log.lake, "meta", META_PARTITION, pa.table(rows), batch=numbers.stop, attempt=attempt, clock=0)
 
 
 def _state_of(log: OperatorLog, partition: int, compaction: BatchMeta) -> DataFile:
     rows = pa.table({"op": ["put"], "key": [b"k"], "value": [b"v"]})
     number, attempt = compaction.batch, compaction.attempt
-    return write_rows(log.path, "state", partition, rows, batch=number, topic=TOPIC, attempt=attempt, sync=False)
+    return write_rows(log.lake, "state", partition, rows, batch=number, topic=TOPIC, attempt=attempt, clock=0)

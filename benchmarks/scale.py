@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from benchmarks.latency import PARTITIONS, started
 from benchmarks.load import TIMEOUT_S
 from benchmarks.suppression import session
+from tests.lakes import lake_at
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import read
 from tidegate.contracts.event_time import NO_STREAM_TIME
@@ -163,7 +164,9 @@ def measure(progress: Callable[[str], Any], held: int = HELD) -> dict[str, float
 
 def fill(folder: Path, held: int, partitions: int) -> list[PartitionRun]:
     """Fill the partitions with that many keys together, in their local states and in the compacted log."""
-    log = OperatorLog.open(folder / "lake" / OPERATOR, OPERATOR, log_schema(operator(held).columns), create=True)
+    log = OperatorLog.open(
+        lake_at(folder / "lake" / OPERATOR), OPERATOR, log_schema(operator(held).columns), create=True
+    )
     shares = [PartitionRun(folder=folder, partition=p, held=held // partitions) for p in range(partitions)]
     while shares[0].read < shares[0].held:
         steps = [share.work(_new_keys(share, min(LOAD, share.held - share.read))) for share in shares]

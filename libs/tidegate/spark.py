@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from warnings import warn
 
 from tidegate.contracts.config import OperatorRules, read
-from tidegate.contracts.naming import log_path
 from tidegate.operators.registry import kind_of
 from tidegate.operators.views import deprecations, register_log, register_outputs
 from tidegate.runtime.configuration.application import Application, load
@@ -16,6 +15,7 @@ from tidegate.runtime.spark.asof import asof_join
 from tidegate.runtime.spark.history import history_as_of
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.state.earlier_batches import has_version
+from tidegate.state.lake.opening import open_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -93,9 +93,9 @@ def register_views(spark: Any, file: str | Path | Application, version: int | No
     application = file if isinstance(file, Application) else load(Path(file))
     views: list[str] = []
     for name, config in application.operators.items():
-        path = log_path(application.lake, name)
-        if has_version(path, version):
-            register_log(spark, name, path, version)
+        log = open_lake(application.lake / name)
+        if has_version(log, version):
+            register_log(spark, name, log.place.for_spark, version)
             views += [f"{name}_log", *register_outputs(spark, name, config)]
             views += kind_of(config.kind).register_views(spark, name, config)
     return views

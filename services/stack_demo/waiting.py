@@ -6,12 +6,13 @@ import time
 from collections.abc import Iterable
 
 from tidegate.contracts.errors import EngineError, TidegateError
-from tidegate.contracts.naming import group_id, log_path
+from tidegate.contracts.naming import group_id
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.offsets import committed_offsets, latest
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
+from tidegate.state.lake.opening import open_lake
 
 WITHIN_S = 600.0
 _EVERY_S = 1.0
@@ -37,8 +38,8 @@ def _has_arrived(application: Application, name: str) -> bool:
 
 
 def _is_committed(application: Application, name: str) -> bool:
-    path, topic = log_path(application.lake, name), application.operators[name].input
-    newest = OperatorLog.at(path, None).newest() if has_version(path, None) else None
+    log, topic = open_lake(application.lake / name), application.operators[name].input
+    newest = OperatorLog.at(log, None).newest() if has_version(log, None) else None
     return newest is not None and newest.next_offsets == latest(client(application.kafka), topic)
 
 

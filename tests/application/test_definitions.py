@@ -221,7 +221,7 @@ def test_no_text_of_an_application_shows_a_secret() -> None:
 def test_relative_folders_start_at_the_folder_of_the_program() -> None:
     from pathlib import Path
 
-    assert application().configuration().lake == Path(__file__).parent / "lake"
+    assert application().configuration().lake.folder == Path(__file__).parent / "lake"
 
 
 def test_environment_variables_apply_as_they_do_to_files(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,6 +93,8 @@ def test_every_kind_can_be_written() -> None:
 
 def test_every_setting_of_a_file_can_be_written() -> None:
     app = application(
+        lake="s3://bucket/lake",
+        lake_options={"profile": "flights"},
         keep_output="forever",
         kafka={"bootstrap.servers": "127.0.0.1:9092", "security.protocol": "SSL"},
         state="/disk",

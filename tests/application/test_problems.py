@@ -50,7 +50,7 @@ def test_each_problem_has_the_line_of_its_call() -> None:
 
 
 def test_problems_of_settings_name_the_line_of_the_application() -> None:
-    app = tg.Application("My flights", kafka={}, lake="s3://bucket/lake", keep_output="long")
+    app = tg.Application("My flights", kafka={}, lake="hdfs://namenode/lake", keep_output="long")
     place = f"test_problems.py:{lines(test_problems_of_settings_name_the_line_of_the_application, 'My flights')}"
     wanted = {f"{place} Application(), {name}" for name in ("application", "kafka", "lake", "keep_output")}
     assert wanted <= {where for where, _ in problems(app)}

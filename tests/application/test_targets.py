@@ -39,7 +39,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_program_is_loaded_and_does_not_run(program: Path) -> None:
     found = load(Path(f"{program}:app"))
     assert list(found.operators) == ["updates"]
-    assert found.lake == program.parent / "lake"
+    assert found.lake.folder == program.parent / "lake"
 
 
 def test_a_yaml_file_is_loaded_as_before(program: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_program_that_changes_the_working_directory_keeps_its_folder_and_lines
 ) -> None:
     monkeypatch.chdir(program.parent)
     program.write_text("import os\nos.chdir('/')\n" + PROGRAM)
-    assert load(Path("app.py:app")).lake == program.parent / "lake"
+    assert load(Path("app.py:app")).lake.folder == program.parent / "lake"
     monkeypatch.chdir(program.parent)
     program.write_text("import os\nos.chdir('/')\n" + PROGRAM.replace("30s", "thirty"))
     with pytest.raises(ConfigurationError, match=r"app\.py:6 \.suppress"):

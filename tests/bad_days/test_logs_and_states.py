@@ -9,12 +9,13 @@ import shutil
 import pytest
 
 from tests.bad_days.conftest import PARTITIONS, numbered, produce, published, wait_for
+from tests.lakes import entry_path
 from tidegate.contracts.errors import Fenced, StateError
 from tidegate.runtime.batch_loop.driver import NotClaimed
 from tidegate.runtime.doctor.status import operator_status
 from tidegate.state import driver_leases
 from tidegate.state.delta_log import operator_log
-from tidegate.state.delta_log.log_entries import entry_path, newest_version
+from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
 

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, TopicPartition
 from tests.clusters.cluster import executors, lost, spark_home, standalone
 from tests.kill.harness import OPERATOR, PARTITIONS, Feed, committed, configure, records
 from tests.kill.service import Service, Start
+from tests.lakes import lake_at
 from tests.patience import wait_for
-from tidegate.contracts.naming import log_path
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.header import HeaderFile
@@ -31,7 +31,7 @@ class Run:
     def __init__(self, broker, topic, folder: Path, master: str, **changed: object) -> None:
         self._bootstrap = broker.bootstrap
         self._source, self._output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
-        self._log = log_path(folder / "cluster" / "lake", OPERATOR)
+        self._log = folder / "cluster" / "lake" / OPERATOR
         spark = {"master": master, "conf": {"spark.executor.memory": "1g"}}
         file = configure(folder / "cluster.yaml", self._bootstrap, self._source, self._output, spark=spark, **changed)
         self._left = records(RECORDS)
@@ -68,7 +68,7 @@ class Run:
 
     def newest(self):
         """The metadata of the newest commit."""
-        return OperatorLog.at(self._log, None).newest()
+        return OperatorLog.at(lake_at(self._log), None).newest()
 
     def _reached(self) -> dict[int, int]:
         return self.newest().next_offsets

@@ -52,7 +52,7 @@ def test_rebuild_fills_the_tables_from_the_logs(file: Path, address: Address, tm
     for action in ("claim", "batch", "compaction"):
         world.commit(action=action, recovered={0: "rebuild"})
     assert told("rebuild", file)["batches"] == {NAME: 3}
-    assert batches(world.database, NAME) == batches_of_log(world.log.path)
+    assert batches(world.database, NAME) == batches_of_log(world.log.place.folder)
     before = from_the_logs(world.database)
     assert told("downgrade", file, "base") and told("upgrade", file)
     assert db("rebuild", file).stdout == f"{NAME}: 3 batches\n"

@@ -14,6 +14,7 @@ from sqlalchemy import select, text
 
 from tests.control.contents import batches, batches_of_log, from_the_logs, rows
 from tests.hypothesis_profile import sized
+from tests.lakes import lake_at
 from tests.runtime.miniature import NAME, application
 from tests.state.logs import meta
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
@@ -60,7 +61,7 @@ class World:
 
 def new_log(application: Application) -> OperatorLog:
     columns = operator_for(application.operators[NAME]).columns
-    return OperatorLog.open(application.lake / NAME, NAME, log_schema(columns), create=True)
+    return OperatorLog.open(lake_at(application.lake.folder / NAME), NAME, log_schema(columns), create=True)
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def world(address: Address, tmp_path: Path) -> World:
 
 def test_the_tables_agree_with_the_log(world: World) -> None:
     world.catch_up()
-    assert batches(world.database, NAME) == batches_of_log(world.log.path)
+    assert batches(world.database, NAME) == batches_of_log(world.log.place.folder)
     with world.database.begin() as connection:
         found = select(Configuration.since_batch, Configuration.config, Configuration.settings)
         assert list(map(tuple, connection.execute(found.order_by(Configuration.since_batch)))) == [
@@ -121,7 +122,7 @@ def test_the_batches_of_a_log_restored_to_an_earlier_state_are_removed(world: Wo
         ledger.forget(connection, KEY)
         ledger.record(connection, KEY, [*metas(world.log)[:-1], ahead, replace(ahead, batch=5)])
     world.catch_up()
-    assert batches(world.database, NAME) == batches_of_log(world.log.path)
+    assert batches(world.database, NAME) == batches_of_log(world.log.place.folder)
 
 
 def test_a_rebuild_keeps_heartbeats_and_incidents(world: World) -> None:

@@ -17,6 +17,7 @@ import yaml
 from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from tests.lakes import lake_at
 from tests.patience import PATIENCE_S, wait_for
 from tidegate.cli.driver_client import ask_driver
 from tidegate.cli.main import main
@@ -215,7 +216,9 @@ class Changing:
 
     def batches(self):
         """The numbers of the log's batches."""
-        return [meta.batch for meta in earlier_batches.metas(OperatorLog.at(self.folder / "lake" / NAME, None))]
+        return [
+            meta.batch for meta in earlier_batches.metas(OperatorLog.at(lake_at(self.folder / "lake" / NAME), None))
+        ]
 
     def emitted(self):
         """(key, value, timestamp, cause) of what left, in order."""

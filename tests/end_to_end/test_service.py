@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.kill.harness import Feed, committed, records, split
+from tests.lakes import lake_at
 from tests.patience import wait_for
 from tidegate.contracts.errors import BufferFull, EngineError, StartOver, UserError
 from tidegate.runtime import service
@@ -182,7 +183,9 @@ def counted(driver):
 
 def emissions(here):
     """The log's emissions, whatever the batches were."""
-    found = OperatorLog.at(here.log, None).read("emission").select(["partition", "batch", "seq", "key", "value"])
+    found = (
+        OperatorLog.at(lake_at(here.log), None).read("emission").select(["partition", "batch", "seq", "key", "value"])
+    )
     return found.sort_by([(name, "ascending") for name in ("partition", "batch", "seq")]).drop_columns(["batch", "seq"])
 
 

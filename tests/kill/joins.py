@@ -21,7 +21,7 @@ import yaml
 from tests.kill.harness import PARTITIONS, Feed, Record, committed, split
 from tests.kill.service import Service, Start, in_turn
 from tests.kill.turns import BY_ITSELF, asked_to_compact
-from tidegate.contracts.naming import log_path
+from tests.lakes import lake_at
 from tidegate.runtime.configuration.application import load
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.testing.replay import Replay
@@ -139,7 +139,7 @@ class JoinWorld:
     def check(self) -> None:
         """Each record has one count and left once; what was published is the log's, and the log is what was pinned."""
         application = load(self.file)
-        log = OperatorLog.at(log_path(application.lake, JOIN), None)
+        log = OperatorLog.at(lake_at(application.lake.folder / JOIN), None)
         newest = log.newest()
         assert newest is not None
         totals = [known.totals for known in newest.partitions.values()]

@@ -216,12 +216,6 @@ def test_places_that_cannot_hold_a_lake_are_refused(url: str) -> None:
     assert "password" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("url", "option"), [("gs://lake", "endpoint"), ("az://lake", "profile")])
-def test_options_of_s3_are_refused_for_other_stores(url: str, option: str) -> None:
-    with pytest.raises(UserError, match="has no such options"):
-        open_lake(Place.of(url, {option: "x"})).get("a")
-
-
 def test_a_process_forked_after_the_first_use_is_told(lake: Lake) -> None:
     assert lake.put_if_absent(KEY, b"mine")
     told, tell = os.pipe()

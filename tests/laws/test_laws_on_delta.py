@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.lakes import lake_at
 from tests.laws import test_laws as laws
 from tests.laws.test_laws import case  # noqa: F401 -- the fixture of the same parameters
 from tests.metadata import small_meta
@@ -34,7 +35,7 @@ class DeltaLog:
 
     def __init__(self, operator: Operator, path: Path) -> None:
         self._slot = operator.slot
-        self._log = OperatorLog.open(path, OPERATOR, log_schema(operator.columns), create=True)
+        self._log = OperatorLog.open(lake_at(path), OPERATOR, log_schema(operator.columns), create=True)
         self._batches: list[int] = []
         self._compacted = -1
         self._meta = small_meta(operator=OPERATOR, table_id=self._log.table_id, batch=-1, attempt="", config="")
@@ -46,14 +47,14 @@ class DeltaLog:
         if result.changes.num_rows:
             files.append(
                 write_rows(
-                    self._log.path,
+                    self._log.lake,
                     "state",
                     0,
                     result.changes,
                     batch=meta.batch,
                     topic="in",
                     attempt=meta.attempt,
-                    sync=False,
+                    clock=0,
                 )
             )
         self._log.commit(meta, files)

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from tests.lakes import lake_at
 from tests.metadata import described, small_meta
 from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.batch_metadata import BatchMeta
@@ -19,7 +20,7 @@ from tidegate.contracts.records import Records, Row
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.delta_log.log_entries import entry_path, oldest_version, written_ms
+from tidegate.state.delta_log.log_entries import oldest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
@@ -35,12 +36,12 @@ START_MS = 1_700_000_000_000
 
 def new_log(path: Path) -> OperatorLog:
     """An empty log."""
-    return OperatorLog.open(path, OPERATOR, SCHEMA, create=True)
+    return OperatorLog.open(lake_at(path), OPERATOR, SCHEMA, create=True)
 
 
 def reopened(log: OperatorLog) -> OperatorLog:
     """Another driver's handle on the same log."""
-    return OperatorLog.open(log.path, OPERATOR, SCHEMA, create=False)
+    return OperatorLog.open(log.lake, OPERATOR, SCHEMA, create=False)
 
 
 def clock_of(batch: float) -> int:
@@ -74,7 +75,9 @@ def rows(*texts: str) -> pa.Table:
 def files(log: OperatorLog, batch: BatchMeta, tables: Mapping[tuple[str, int], pa.Table]) -> list[DataFile]:
     """A data file of the batch per (kind, partition)."""
     return [
-        write_rows(log.path, kind, partition, table, batch=batch.batch, topic="t", attempt=batch.attempt, sync=False)
+        write_rows(
+            log.lake, kind, partition, table, batch=batch.batch, topic="t", attempt=batch.attempt, clock=batch.clock
+        )
         for (kind, partition), table in tables.items()
     ]
 
@@ -101,8 +104,8 @@ def aged_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> OperatorLog:
             commit_rows(log, batch, {("state", 0): rows("a"), ("emission", 1): rows(f"e{batch}")})
         else:
             compact_as(log, batch)
-    clean_up(log, clock_ms=written_ms(entry_path(log.path, 12)) + HOUR_MS + 1, rewind_window_ms=0)
-    assert oldest_version(log.path, log.version) == 10
+    clean_up(log, clock_ms=clock_of(12) + HOUR_MS + 1, rewind_window_ms=0)
+    assert oldest_version(log.lake, log.version) == 10
     return log
 
 
@@ -137,7 +140,7 @@ class MiniDriver:
             lineage=tuple(self.lineage),
             snapshot=self.snapshot,
         )
-        source = PartitionLog(log=self.log.path, version=self.log.version, partition=0, stream_time=self.stream_time)
+        source = PartitionLog(log=self.log.lake, version=self.log.version, partition=0, stream_time=self.stream_time)
         return recover(local, Tally(), wanted, source)
 
     def run(self, records: Sequence[tuple[int, bool]], *, commits: bool = True) -> Recovered:

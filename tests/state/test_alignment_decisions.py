@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lakes import lake_at
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.state import leases
 from tidegate.state.alignment_decisions import (
@@ -43,9 +44,10 @@ def test_a_lease_older_than_the_rewind_window_no_longer_counts() -> None:
 
 
 def test_a_lease_round_trips_and_an_unreadable_lease_needs_everything(tmp_path: Path) -> None:
-    leases.write(tmp_path, "a", A)
-    leases.path_of(tmp_path, "b").write_text("{")
-    found = leases.read(tmp_path, 77)
+    lake = lake_at(tmp_path)
+    leases.write(lake, "a", A)
+    lake.put(leases.key_of("b"), b"{")
+    found = leases.read(lake, 77)
     assert found == {"a": A, "b": Lease(0, 77, {})}
     assert needed(found, seen({}, found), 0) == NEVER
 

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.hypothesis_profile import WHOLE
+from tests.lakes import entry_path
 from tests.state.logs import HOUR_MS, OPERATOR, clock_of, commit_rows, meta, new_log, reopened, rows
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
@@ -24,15 +25,10 @@ from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import read_files
 from tidegate.state.delta_log.delta_snapshot import load
-from tidegate.state.delta_log.log_entries import (
-    DELTA_LOG,
-    STAGING,
-    document_of,
-    entry_path,
-    read_actions,
-    version_at,
-)
+from tidegate.state.delta_log.log_entries import DELTA_LOG, clock_at, document_of, encoded, read_actions, version_at
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.port import Lake
+from tidegate.state.lake.posix_lake import STAGING
 from tidegate.state.upkeep import cleanup, compaction, orphans
 from tidegate.state.upkeep.cleanup import clean_up
 from tidegate.state.upkeep.compaction import (
@@ -99,7 +95,7 @@ def test_a_compaction_is_one_commit_with_its_own_batch_that_changes_no_data(log:
     before = log.version
     committed = run(log, 3)
     assert (log.version, log.newest(), reopened(log).newest()) == (before + 1, committed, committed)
-    actions = read_actions(log.path, log.version) or []
+    actions = read_actions(log.lake, log.version) or []
     added = {a["add"]["path"]: a["add"]["dataChange"] for a in actions if "add" in a}
     removed = [a["remove"] for a in actions if "remove" in a]
     assert [path for path, changed in added.items() if changed] == [p for p in added if "/3-" in p and p in metas(log)]
@@ -135,7 +131,7 @@ def test_a_compaction_writes_the_metadata_of_the_batches_before_it_into_rows(log
     assert log.read("meta").num_rows == 0
     run(log, 3)
     rows_of = log.read("meta", columns=["batch", "seq", "value", "timestamp"]).to_pylist()
-    entries = [document_of(read_actions(log.path, version) or []) for version in (1, 2)]
+    entries = [document_of(read_actions(log.lake, version) or []) for version in (1, 2)]
     clocks = [clock_of(1), clock_of(2)]
     assert [(row["batch"], row["seq"], row["timestamp"]) for row in rows_of] == [(1, 0, clocks[0]), (2, 0, clocks[1])]
     assert [json.loads(row["value"]) for row in rows_of] == entries
@@ -145,18 +141,18 @@ def test_entries_without_a_metadata_row_are_kept(log: OperatorLog) -> None:
     long_log(log)
     commit_rows(log, 200, {}, recorded=5)
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
-    assert versions(log.path)[0] == 6
+    assert versions(log.place.folder)[0] == 6
 
 
 def test_a_checkpoint_of_a_different_program_does_not_delete_metadata_that_is_needed(log: OperatorLog) -> None:
     """Complete metadata: 1, 4, 8, ..., 40, 44, 48; somebody's checkpoint: 42; old: up to 43."""
     for batch in range(1, 50):
         commit_rows(log, batch, {}, recorded=batch)
-    write_checkpoint(log.path, 42, load(log.path, 42).actions())
+    write_checkpoint(log.lake, 42, load(log.lake, 42).actions())
     backdate(log, range(44), days=1)
     clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
-    assert versions(log.path)[0] == 40
-    newest = OperatorLog.at(log.path, 43).newest()
+    assert versions(log.place.folder)[0] == 40
+    newest = OperatorLog.at(log.lake, 43).newest()
     assert newest is not None and newest.batch == 43
 
 
@@ -286,7 +282,7 @@ def test_an_older_driver_s_compaction_is_fenced_and_does_not_change_the_log(log:
 def test_a_failed_rewrite_leaves_no_file(log: OperatorLog) -> None:
     for batch in (1, 2):
         commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(3)})
-    before = sorted(log.path.glob("kind=*/*/*"))
+    before = sorted(log.place.folder.glob("kind=*/*/*"))
 
     def failing(work: Callable[[Rewrite], Rewritten], parts: Sequence[Rewrite]) -> Iterator[Rewritten]:
         for part in parts[:2]:
@@ -301,7 +297,7 @@ def test_a_failed_rewrite_leaves_no_file(log: OperatorLog) -> None:
             rewind_window_ms=HOUR_MS,
             run=failing,
         )
-    assert sorted(log.path.glob("kind=*/*/*")) == before
+    assert sorted(log.place.folder.glob("kind=*/*/*")) == before
 
 
 def test_a_crash_before_the_commit_of_a_compaction_changes_nothing(log: OperatorLog) -> None:
@@ -340,7 +336,9 @@ def long_log(log: OperatorLog) -> int:
 
 
 def now_ms(log: OperatorLog) -> int:
-    return 10_000 + max(path.stat().st_mtime_ns for path in log.path.glob(f"{DELTA_LOG}/*.json")) // 1_000_000
+    newest = log.newest()
+    assert newest is not None
+    return 10_000 + newest.clock
 
 
 def versions(path: Path) -> list[int]:
@@ -348,14 +346,14 @@ def versions(path: Path) -> list[int]:
 
 
 def data_files(log: OperatorLog) -> int:
-    return len(list(log.path.glob("kind=*/partition=*/*.parquet")))
+    return len(list(log.place.folder.glob("kind=*/partition=*/*.parquet")))
 
 
 def test_nothing_is_deleted_inside_the_rewind_window(log: OperatorLog) -> None:
     long_log(log)
     before = data_files(log)
     assert clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0) == 0  # an hour stays, whatever is asked for
-    assert (data_files(log), versions(log.path)[0]) == (before, 0)
+    assert (data_files(log), versions(log.place.folder)[0]) == (before, 0)
 
 
 def test_before_the_rewind_window_entries_and_replaced_files_are_deleted(log: OperatorLog) -> None:
@@ -363,12 +361,12 @@ def test_before_the_rewind_window_entries_and_replaced_files_are_deleted(log: Op
     before, rows_before = data_files(log), log.read("state")
     deleted = clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
     assert deleted == before - data_files(log) >= CHECKPOINT_EVERY - 1
-    assert versions(log.path)[0] == 2 * CHECKPOINT_EVERY
+    assert versions(log.place.folder)[0] == 2 * CHECKPOINT_EVERY
     again = reopened(log)
     assert (again.newest(), again.read("state")) == (log.newest(), rows_before)
     commit_rows(log, 200, {})
     with pytest.raises(StateError, match="cannot be read"):
-        OperatorLog.at(log.path, CHECKPOINT_EVERY)
+        OperatorLog.at(log.lake, CHECKPOINT_EVERY)
 
 
 def test_a_file_that_a_later_version_restored_is_not_deleted(log: OperatorLog) -> None:
@@ -379,16 +377,16 @@ def test_a_file_that_a_later_version_restored_is_not_deleted(log: OperatorLog) -
     for batch in range(4, 2 * CHECKPOINT_EVERY):
         commit_rows(log, batch, {}, recorded=batch)
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
-    assert versions(log.path)[0] >= 2
+    assert versions(log.place.folder)[0] >= 2
     assert log.read("state").num_rows == 1
 
 
 def test_a_pinned_version_can_be_read_after_a_clean_up(log: OperatorLog) -> None:
     compacted = long_log(log)
     pinned = compacted - 1  # all the files that the compaction replaced are live in it
-    rows_before = OperatorLog.at(log.path, pinned).read("state")
+    rows_before = OperatorLog.at(log.lake, pinned).read("state")
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0, pinned=pinned)
-    assert OperatorLog.at(log.path, pinned).read("state") == rows_before
+    assert OperatorLog.at(log.lake, pinned).read("state") == rows_before
 
 
 def test_a_clean_up_continues_where_an_interrupted_one_stopped(
@@ -411,7 +409,7 @@ def test_a_clean_up_continues_where_an_interrupted_one_stopped(
     assert reopened(log).read("state") == rows_before
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
     assert reopened(log).read("state") == rows_before
-    assert versions(log.path)[0] == 2 * CHECKPOINT_EVERY
+    assert versions(log.place.folder)[0] == 2 * CHECKPOINT_EVERY
 
 
 def test_a_clean_up_deletes_a_bounded_part_and_every_version_of_the_window_stays_readable(
@@ -420,11 +418,11 @@ def test_a_clean_up_deletes_a_bounded_part_and_every_version_of_the_window_stays
     monkeypatch.setattr(cleanup, "MAX_ENTRIES", 3)
     long_log(log)
     first = 2 * CHECKPOINT_EVERY
-    readable = {version: OperatorLog.at(log.path, version).read("state") for version in range(first, log.version + 1)}
+    readable = {version: OperatorLog.at(log.lake, version).read("state") for version in range(first, log.version + 1)}
     for oldest in (3, 6, first, first):
         clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
-        assert versions(log.path)[0] == oldest
-        assert {version: OperatorLog.at(log.path, version).read("state") for version in readable} == readable
+        assert versions(log.place.folder)[0] == oldest
+        assert {version: OperatorLog.at(log.lake, version).read("state") for version in readable} == readable
     commit_rows(log, 200, {})
     assert reopened(log).version == log.version
 
@@ -436,9 +434,9 @@ def test_a_clean_up_reads_the_entries_that_it_deletes_and_few_others(
         commit_rows(log, batch, {}, recorded=batch)
     read: list[int] = []
 
-    def counted(path: Path, version: int) -> object:
+    def counted(lake: Lake, version: int) -> object:
         read.append(version)
-        return read_actions(path, version)
+        return read_actions(lake, version)
 
     monkeypatch.setattr(cleanup, "read_actions", counted)
     backdate(log, range(20), days=1)
@@ -447,32 +445,34 @@ def test_a_clean_up_reads_the_entries_that_it_deletes_and_few_others(
 
 
 def backdate(log: OperatorLog, found: Iterable[int], *, days: int) -> None:
-    """The entries were written that many days ago."""
+    """The entries were written that many days ago, by their clocks."""
     for version in found:
-        aged(entry_path(log.path, version), days)
+        set_clock(log, version, clock_at(log.lake, version) - days * 86_400_000)
 
 
-def aged(path: Path, days: float) -> None:
-    written = path.stat().st_mtime - days * 86_400
-    os.utime(path, (written, written))
+def set_clock(log: OperatorLog, version: int, clock_ms: int) -> None:
+    """The entry has that clock."""
+    info, *others = read_actions(log.lake, version) or []
+    written = {"commitInfo": info["commitInfo"] | {"timestamp": clock_ms}}
+    entry_path(log.lake, version).write_bytes(encoded([written, *others]))
 
 
 @pytest.mark.parametrize("wrong", [0, 5])
-def test_an_entry_with_a_wrong_file_time_does_not_trigger_a_clean_up(log: OperatorLog, wrong: int) -> None:
+def test_an_entry_with_a_wrong_clock_does_not_trigger_a_clean_up(log: OperatorLog, wrong: int) -> None:
     long_log(log)
     for version in range(wrong, log.version + 1, 4):
-        os.utime(entry_path(log.path, version), (5, 5))
-    before = versions(log.path), data_files(log)
+        set_clock(log, version, 5_000)
+    before = versions(log.place.folder), data_files(log)
     clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
-    assert (versions(log.path), data_files(log)) == before
+    assert (versions(log.place.folder), data_files(log)) == before
 
 
 def test_the_version_of_a_time_is_found_by_the_entries_times(log: OperatorLog) -> None:
     for batch in range(1, 9):
         commit_rows(log, batch, {})
     for version in range(9):
-        os.utime(entry_path(log.path, version), (version * 10, version * 10))
-    assert [version_at(log.path, 2, 8, second * 1_000) for second in (0, 19, 20, 29, 30, 80, 999)] == [
+        set_clock(log, version, version * 10_000)
+    assert [version_at(log.lake, 2, 8, second * 1_000) for second in (0, 19, 20, 29, 30, 80, 999)] == [
         1, 1, 2, 2, 3, 8, 8,
     ]  # fmt: skip
 
@@ -480,11 +480,12 @@ def test_the_version_of_a_time_is_found_by_the_entries_times(log: OperatorLog) -
 # --- files that no commit ever named
 
 
-def orphan(log: OperatorLog, batch: int, days: float, kind: str = "state", partition: int = 0) -> Path:
-    """A file of an attempt of the batch that was never committed, written that many days ago."""
-    written = write_rows(log.path, kind, partition, changes("z=1"), batch=batch, topic="t", attempt="dead", sync=False)
-    aged(log.path / written.path, days)
-    return log.path / written.path
+def orphan(log: OperatorLog, batch: int, kind: str = "state", partition: int = 0) -> Path:
+    """A file of an attempt of the batch that was never committed."""
+    written = write_rows(
+        log.lake, kind, partition, changes("z=1"), batch=batch, topic="t", attempt=uuid4().hex, clock=0
+    )
+    return log.place.folder / written.path
 
 
 def sweep_often(log: OperatorLog, clock_ms: int) -> None:
@@ -500,17 +501,15 @@ def test_only_files_that_no_commit_named_are_deleted_after_seven_days(log: Opera
     for batch in range(1, 6):
         commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(2)})
     run(log, 6)  # the files of batches 1 to 5 are in the rewind window only
-    kept, now = sorted(log.path.glob("kind=*/*/*")), now_ms(log)
-    for path in kept:
-        aged(path, 9)
-    backdate(log, range(log.version + 1), days=9)
-    gone = [orphan(log, 3, 8), orphan(log, 6, 8), orphan(log, 1, 20, "late"), orphan(log, 2, 8, partition=1)]
-    young = orphan(log, 4, 6)
+    kept, now = sorted(log.place.folder.glob("kind=*/*/*")), clock_of(6)
+    backdate(log, range(log.version), days=9)
+    gone = [orphan(log, 3), orphan(log, 5), orphan(log, 1, "late"), orphan(log, 2, partition=1)]
+    young = orphan(log, 7)
     sweep_often(log, now)
     assert [path for path in gone if path.exists()] == []
     assert young.exists()
     assert [path for path in kept if not path.exists()] == []
-    assert OperatorLog.at(log.path, 4).read("state").num_rows == 8
+    assert OperatorLog.at(log.lake, 4).read("state").num_rows == 8
 
 
 def test_files_of_a_compaction_that_was_committed_as_a_later_batch_stay(log: OperatorLog) -> None:
@@ -526,31 +525,28 @@ def test_files_of_a_compaction_that_was_committed_as_a_later_batch_stay(log: Ope
     then = log.version
     commit_rows(log, 5, {("state", 0): changes("y=1")})
     run(log, 6)
-    kept, now = sorted(log.path.glob("kind=*/*/*")), now_ms(log)
-    for path in kept:
-        aged(path, 9)
+    kept, now = sorted(log.place.folder.glob("kind=*/*/*")), now_ms(log)
     backdate(log, range(log.version + 1), days=9)
     sweep_often(log, now)
     assert [path for path in kept if not path.exists()] == []
-    assert OperatorLog.at(log.path, then).read("state").num_rows == 3
+    assert OperatorLog.at(log.lake, then).read("state").num_rows == 3
 
 
 def test_uncommitted_files_of_batches_before_the_log_s_beginning_are_deleted(log: OperatorLog) -> None:
     long_log(log)
     needed = log.data_files("state")[0]
-    found = orphan(log, 2, 8)
-    aged(log.path / needed.path, 30)
+    found = orphan(log, 2)
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
-    assert versions(log.path)[0] > 2
+    assert versions(log.place.folder)[0] > 2
     sweep_often(log, now_ms(log))
     assert not found.exists()
-    assert (log.path / needed.path).exists()
+    assert (log.place.folder / needed.path).exists()
 
 
 def test_a_file_that_may_still_be_committed_is_never_swept(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): changes("a=1")})
     backdate(log, range(2), days=9)
-    running = orphan(log, 10**6, 8)
+    running = orphan(log, 10**6)
     sweep_often(log, now_ms(log))
     assert running.exists()
 
@@ -561,7 +557,7 @@ def test_each_sweep_checks_a_bounded_number_of_files_and_all_are_found_eventuall
     monkeypatch.setattr(orphans, "MAX_FILES", 1)
     commit_rows(log, 1, {("state", 0): changes("a=1")})
     backdate(log, range(2), days=9)
-    found = [orphan(log, 1, 8) for _ in range(3)]
+    found = [orphan(log, 1) for _ in range(3)]
     before = len(found)
     commit_rows(log, 2, {})
     clean_up(log, clock_ms=now_ms(log), rewind_window_ms=30 * 24 * HOUR_MS)
@@ -572,11 +568,12 @@ def test_each_sweep_checks_a_bounded_number_of_files_and_all_are_found_eventuall
 
 def test_unfinished_log_files_of_a_killed_driver_are_deleted(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
-    (log.path / STAGING / "left").write_bytes(b"{}")
-    aged(log.path / STAGING / "left", 8)
-    (log.path / STAGING / "under way").write_bytes(b"{}")
+    left, under_way = (log.place.folder / STAGING / (name * 8) for name in ("0f", "1e"))
+    for path in (left, under_way):
+        path.write_bytes(b"{}")
+    os.utime(left, (now_ms(log) / 1_000 - 8 * 86_400,) * 2)
     clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
-    assert [path.name for path in (log.path / STAGING).iterdir()] == ["under way"]
+    assert list((log.place.folder / STAGING).iterdir()) == [under_way]
 
 
 def test_a_large_state_with_few_dead_rows_is_not_rewritten(log: OperatorLog, monkeypatch: pytest.MonkeyPatch):
@@ -589,7 +586,7 @@ def test_a_large_state_with_few_dead_rows_is_not_rewritten(log: OperatorLog, mon
     [part] = [part for part in parts if part.kind == "state"]
     assert not part.snapshot
     assert sorted(file.min_batch for file in part.files) == [2, 3]
-    rows = read_files(log.path, compaction.rewrite(part).files, log.schema)
+    rows = read_files(log.lake, compaction.rewrite(part).files, log.schema)
     assert rows.select(["batch", "op", "key", "value"]).to_pylist() == [
         {"batch": 2, "op": "delete", "key": b"k2", "value": None},
         {"batch": 3, "op": "put", "key": b"k1", "value": b"2"},
@@ -685,7 +682,7 @@ def test_an_optimize_by_others_at_any_moment_of_a_compaction_doubles_and_loses_n
     for _ in range(2):
         driver.batch()
     does = {"b": driver.batch, "p": driver.plan, "c": driver.commit, "s": driver.start_over}
-    does["o"] = lambda: DeltaTable(str(driver.log.path)).optimize.compact()
+    does["o"] = lambda: DeltaTable(str(driver.log.place.folder)).optimize.compact()
     for step in order:
         does[step]()
     assert_every_row_once(driver)
@@ -701,15 +698,15 @@ def test_a_compaction_whose_files_are_gone_leaves_no_file(log: OperatorLog) -> N
     driver.batch()
     driver.batch()
     driver.plan()
-    DeltaTable(str(log.path)).optimize.compact()
+    DeltaTable(str(log.place.folder)).optimize.compact()
     driver.batch()
-    there = set(log.path.glob("kind=*/partition=*/*"))
+    there = set(log.place.folder.glob("kind=*/partition=*/*"))
     assert driver.planned is not None
     prepared = driver.planned[1]
-    rewritten = {log.path / file.path for part in prepared.parts for file in part.files}
-    rewritten |= {log.path / file.path for file in prepared.records}
+    rewritten = {log.place.folder / file.path for part in prepared.parts for file in part.files}
+    rewritten |= {log.place.folder / file.path for file in prepared.records}
     driver.commit()
-    assert set(log.path.glob("kind=*/partition=*/*")) == there - rewritten
+    assert set(log.place.folder.glob("kind=*/partition=*/*")) == there - rewritten
 
 
 def assert_every_row_once(driver: Compactor) -> None:
@@ -720,5 +717,5 @@ def assert_every_row_once(driver: Compactor) -> None:
         assert len(log.read("emission")) == len(batches)
         numbers = log.read("meta", columns=["batch"]).column("batch").to_pylist()
         assert numbers == list(range(1, 1 + len(numbers)))
-    table = DeltaTable(str(driver.log.path)).to_pyarrow_table(filters=[("kind", "=", "emission")])
+    table = DeltaTable(str(driver.log.place.folder)).to_pyarrow_table(filters=[("kind", "=", "emission")])
     assert table.num_rows == len(batches)

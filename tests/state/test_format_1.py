@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lakes import lake_at
 from tests.metadata import described
 from tests.state.logs import OPERATOR, reopened
 from tidegate.contracts.batch_metadata import BatchMeta
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.fast
 def log(tmp_path: Path) -> OperatorLog:
     with tarfile.open(Path(__file__).with_name("format_1.tar.xz")) as archive:
         archive.extractall(tmp_path, filter="data")
-    return OperatorLog.at(tmp_path / OPERATOR, None)
+    return OperatorLog.at(lake_at(tmp_path / OPERATOR), None)
 
 
 def claimed(log: OperatorLog) -> tuple[OperatorLog, BatchMeta]:
@@ -58,7 +59,7 @@ def test_a_claim_upgrades_a_log_of_format_1(log: OperatorLog) -> None:
     mine, claim = claimed(log)
     batch = described(claim, batch=22, attempt="b", action="batch", next_offset={1: 11}, recovered={1: "new"})
     mine.commit(batch, [])
-    for handle in (mine, reopened(mine), OperatorLog.at(log.path, None)):
+    for handle in (mine, reopened(mine), OperatorLog.at(log.lake, None)):
         assert handle.newest() == batch
         assert earlier_batches.metas(handle) == [*before, claim, batch]
         assert earlier_batches.gapless_range(handle) == range(23)

@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.long_log import NAME, application_in, batch, catch_up_to_the_last, claim, make
 from tests.hypothesis_profile import WHOLE
+from tests.lakes import lake_at
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import status
 from tidegate.state.delta_log.log_entries import DELTA_LOG
@@ -73,7 +74,7 @@ def applications(tmp_path_factory: pytest.TempPathFactory) -> list[Application]:
     made = [application_in(tmp_path_factory.mktemp(f"of {length}")) for length in LENGTHS]
     for application, length in zip(made, LENGTHS, strict=True):
         log = make(application, partitions=PARTITIONS, commits=length)
-        assert sum(1 for _entry in (log.path / DELTA_LOG).iterdir()) > length
+        assert sum(1 for _entry in (log.place.folder / DELTA_LOG).iterdir()) > length
     return made
 
 
@@ -121,7 +122,7 @@ def test_the_work_of_a_batch_does_not_grow_with_the_log(
 
 
 def test_the_newest_batches_of_a_long_log_are_read_one_by_one(applications: list[Application]) -> None:
-    log = OperatorLog.at(applications[1].lake / NAME, None)
+    log = OperatorLog.at(lake_at(applications[1].lake.folder / NAME), None)
     newest = log.newest()
     assert newest is not None
     assert [meta.batch for meta in catch_up_to_the_last(applications[1])] == list(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.state.logs import HOUR_MS, commit_rows, new_log, reopened, rows
+from tests.lakes import entry_path
+from tests.state.logs import HOUR_MS, clock_of, commit_rows, new_log, reopened, rows
 from tidegate.contracts.errors import StateError
 from tidegate.state.delta_log.checkpoints import write_checkpoint
-from tidegate.state.delta_log.log_entries import entry_path, put_entry, written_ms
+from tidegate.state.delta_log.log_entries import put_entry
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.cleanup import clean_up
 
@@ -63,41 +63,37 @@ def test_an_entry_with_a_path_that_leaves_the_table_stops_the_driver_and_every_s
     log: OperatorLog, path: str, action: Any
 ) -> None:
     commit_rows(log, 1, {("state", 0): rows("a")})
-    put_entry(log.path, 2, [action(path)])
-    for work in (lambda: commit_rows(log, 2, {}), lambda: reopened(log), lambda: OperatorLog.at(log.path, 2)):
+    put_entry(log.lake, 2, [action(path)])
+    for work in (lambda: commit_rows(log, 2, {}), lambda: reopened(log), lambda: OperatorLog.at(log.lake, 2)):
         with pytest.raises(StateError, match="leaves the table") as refused:
             work()
-        assert entry_path(log.path, 2).name in str(refused.value)
+        assert entry_path(log.lake, 2).name in str(refused.value)
         assert refused.value.remedy
 
 
 @pytest.mark.parametrize("path", STAYS)
 def test_paths_of_delta_writers_are_accepted(log: OperatorLog, path: str) -> None:
     commit_rows(log, 1, {})
-    put_entry(log.path, 2, [addition(path)])
+    put_entry(log.lake, 2, [addition(path)])
     commit_rows(log, 2, {})
     assert reopened(log).has_file(path)
 
 
 def test_a_checkpoint_with_a_path_that_leaves_the_table_is_refused(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
-    write_checkpoint(log.path, 1, [*log._snapshot.actions(), addition("../victim.parquet")])
+    write_checkpoint(log.lake, 1, [*log._snapshot.actions(), addition("../victim.parquet")])
     with pytest.raises(StateError, match="leaves the table"):
         reopened(log)
 
 
 def test_a_clean_up_deletes_nothing_outside_of_the_table(log: OperatorLog) -> None:
     """remove ../victim --- put 1, with a checkpoint behind the window --- clean-up"""
-    victim = log.path.parent / "victim.parquet"
+    victim = log.place.folder.parent / "victim.parquet"
     victim.write_text("not ours")
     commit_rows(log, 1, {})
-    entry_path(log.path, 1).rename(entry_path(log.path, 2))
-    put_entry(log.path, 1, [removal("../victim.parquet")])
-    write_checkpoint(log.path, 2, log._snapshot.actions())
-    now = written_ms(victim)
-    long_ago = (now - 9 * HOUR_MS) / 1_000
-    for entry in (log.path / "_delta_log").iterdir():
-        os.utime(entry, (long_ago, long_ago))
+    entry_path(log.lake, 1).rename(entry_path(log.lake, 2))
+    put_entry(log.lake, 1, [removal("../victim.parquet")])
+    write_checkpoint(log.lake, 2, log._snapshot.actions())
     with pytest.raises(StateError, match="leaves the table"):
-        clean_up(OperatorLog.at(log.path, 2), clock_ms=now, rewind_window_ms=0)
+        clean_up(OperatorLog.at(log.lake, 2), clock_ms=clock_of(1) + 9 * HOUR_MS, rewind_window_ms=0)
     assert victim.exists()

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tests.lakes import lake_at
 from tests.state.logs import aged_log
 from tidegate.state.delta_log.operator_log import OperatorLog
 
@@ -45,7 +46,7 @@ def by_delta_rs(path: Path, version: int) -> list[tuple]:
 
 
 def by_tidegate(path: Path, version: int) -> list[tuple]:
-    at = OperatorLog.at(path, version)
+    at = OperatorLog.at(lake_at(path), version)
     read = pa.concat_tables(at.read(kind) for kind in ("meta", "state", "emission"))
     return plain(row.values() for row in read.select(COLUMNS).to_pylist())
 
@@ -53,7 +54,7 @@ def by_tidegate(path: Path, version: int) -> list[tuple]:
 def test_every_version_of_the_window_reads_the_same_in_duckdb_and_delta_rs(tmp_path, monkeypatch, database):
     log = aged_log(tmp_path, monkeypatch)
     for version in range(10, log.version + 1):
-        expected = by_tidegate(log.path, version)
+        expected = by_tidegate(log.place.folder, version)
         assert len(expected) > 10
-        assert by_delta_rs(log.path, version) == expected
-        assert by_duckdb(database, log.path, version) == expected
+        assert by_delta_rs(log.place.folder, version) == expected
+        assert by_duckdb(database, log.place.folder, version) == expected

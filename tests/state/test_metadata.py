@@ -9,12 +9,12 @@ from uuid import uuid4
 
 import pytest
 
+from tests.lakes import entry_path
 from tests.metadata import described
 from tests.state.logs import OPERATOR, meta, new_log
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, Document, after_document
 from tidegate.runtime.batch_loop.next_metadata import after_batch
 from tidegate.runtime.task.messages import PartitionResult
-from tidegate.state.delta_log.log_entries import entry_path
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -106,8 +106,8 @@ def test_the_texts_have_every_field_of_a_document() -> None:
 
 def metadata_bytes(log: OperatorLog, batch: int) -> int:
     """Bytes of the newest entry and of all that its batch wrote for its metadata."""
-    rows = log.path.glob(f"kind=meta/partition=-1/{batch}-*.parquet")
-    return entry_path(log.path, log.version).stat().st_size + sum(file.stat().st_size for file in rows)
+    rows = log.place.folder.glob(f"kind=meta/partition=-1/{batch}-*.parquet")
+    return entry_path(log.lake, log.version).stat().st_size + sum(file.stat().st_size for file in rows)
 
 
 def test_of_100_partitions_a_batch_that_touches_one_writes_at_most_4_kb_of_metadata(tmp_path: Path) -> None:

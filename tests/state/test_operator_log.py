@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,26 +19,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hypothesis_profile import sized
+from tests.lakes import checkpoint_path, entry_path, lake_at
 from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
 from tidegate.contracts.batch_metadata import Counts, is_complete
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable, UserError
 from tidegate.contracts.log_schema import log_schema
 from tidegate.state import disk
 from tidegate.state.delta_log import operator_log
-from tidegate.state.delta_log.attempt_files import delete_attempt, write_file, write_rows
+from tidegate.state.delta_log.attempt_files import delete_attempt, folders_of, write_file, write_rows
 from tidegate.state.delta_log.delta_snapshot import load
-from tidegate.state.delta_log.lake import MountedLake
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
-    STAGING,
-    checkpoint_path,
     document_of,
-    entry_path,
+    encoded,
     newest_version,
     put_entry,
     read_actions,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.posix_lake import STAGING, PosixLake
 
 pytestmark = pytest.mark.fast
 
@@ -67,7 +65,7 @@ def test_a_new_log_has_no_batch(log: OperatorLog) -> None:
 
 def test_a_commit_is_read_back_with_its_metadata_by_any_handle(log: OperatorLog) -> None:
     committed = commit_rows(log, 1, {("emission", 0): rows("a", "b")}, next_offset={0: 2}, last={0: (1, "x")})
-    for handle in (log, reopened(log), OperatorLog.at(log.path, log.version)):
+    for handle in (log, reopened(log), OperatorLog.at(log.lake, log.version)):
         assert handle.newest() == committed
         read = handle.read("emission")
         assert read.schema.equals(SCHEMA)
@@ -79,7 +77,7 @@ def test_a_commit_is_read_back_with_its_metadata_by_any_handle(log: OperatorLog)
 
 def test_a_commit_carries_the_application_transaction_and_its_metadata(log: OperatorLog) -> None:
     committed = commit_rows(log, 4, {})
-    actions = read_actions(log.path, log.version) or []
+    actions = read_actions(log.lake, log.version) or []
     assert {"txn": {"appId": "tidegate/tally", "version": 4}} in actions
     assert next(a["commitInfo"]["tidegate"] for a in actions if "commitInfo" in a) == committed.to_json()
 
@@ -88,10 +86,10 @@ def test_metadata_is_rebuilt_from_the_newest_complete_metadata(log: OperatorLog)
     commit_rows(log, 1, {}, next_offset={0: 1, 1: 1}, last={0: (1, "x"), 1: (1, "x")}, skipped={0: (0, 1)})
     commit_rows(log, 2, {}, next_offset={0: 1, 1: 2}, last={0: (1, "x"), 1: (2, "y")}, counts={1: Counts(applied=1)})
     committed = commit_rows(log, 3, {}, next_offset={0: 3, 1: 2}, last={0: (3, "z")}, dead_letters="d")
-    documents = [document_of(read_actions(log.path, version) or []) or {} for version in (1, 2, 3)]
+    documents = [document_of(read_actions(log.lake, version) or []) or {} for version in (1, 2, 3)]
     assert [document.get("base") for document in documents] == [None, 1, 1]
     assert documents[2]["last"] == {"0": [3, "z"], "1": None}
-    assert reopened(log).newest() == OperatorLog.at(log.path, 3).newest() == committed
+    assert reopened(log).newest() == OperatorLog.at(log.lake, 3).newest() == committed
 
 
 def test_claims_compactions_and_checkpointed_commits_have_complete_metadata(
@@ -101,9 +99,9 @@ def test_claims_compactions_and_checkpointed_commits_have_complete_metadata(
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 5)
     for batch in range(1, 12):
         commit_rows(log, batch, {}, epoch=1 + batch // 8, action="compaction" if batch == 3 else "batch")
-    documents = {version: document_of(read_actions(log.path, version) or []) or {} for version in range(1, 12)}
+    documents = {version: document_of(read_actions(log.lake, version) or []) or {} for version in range(1, 12)}
     assert [version for version, document in documents.items() if is_complete(document)] == [1, 3, 5, 8, 10]
-    assert [version for version in range(12) if checkpoint_path(log.path, version).exists()] == [5, 10]
+    assert [version for version in range(12) if checkpoint_path(log.lake, version).exists()] == [5, 10]
 
 
 def test_a_checkpoint_is_written_only_for_a_version_with_complete_metadata(
@@ -115,11 +113,11 @@ def test_a_checkpoint_is_written_only_for_a_version_with_complete_metadata(
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 2)
     for batch in (5, 6):
         commit_rows(log, batch, {})
-    assert [version for version in range(7) if checkpoint_path(log.path, version).exists()] == [5]
+    assert [version for version in range(7) if checkpoint_path(log.lake, version).exists()] == [5]
 
 
 def test_delta_never_cleans_up_the_log_by_itself(log: OperatorLog) -> None:
-    assert DeltaTable(str(log.path)).metadata().configuration["delta.enableExpiredLogCleanup"] == "false"
+    assert DeltaTable(str(log.place.folder)).metadata().configuration["delta.enableExpiredLogCleanup"] == "false"
 
 
 def test_rows_are_read_by_partition_batch_and_seq_from_a_batch_on(log: OperatorLog) -> None:
@@ -135,7 +133,7 @@ def test_rows_are_read_by_partition_batch_and_seq_from_a_batch_on(log: OperatorL
 def test_a_file_with_many_batches_gives_only_those_asked_for(log: OperatorLog) -> None:
     first = meta(log, 1)
     table = rows("a", "b", "c").append_column("batch", pa.array([1, 2, 3])).append_column("seq", pa.array([0, 0, 0]))
-    log.commit(first, [write_file(log.path, "state", 0, table, batch=1, attempt=first.attempt)])
+    log.commit(first, [write_file(log.lake, "state", 0, table, batch=1, attempt=first.attempt, clock=0)])
     assert keys(log.read("state", 0, after_batch=1)) == [b"b", b"c"]
 
 
@@ -143,8 +141,8 @@ def test_a_handle_at_an_earlier_version_reads_that_version(log: OperatorLog) -> 
     first = commit_rows(log, 1, {("state", 0): rows("a")})
     then = log.version
     commit_rows(log, 2, {("state", 0): rows("b")})
-    assert keys(OperatorLog.at(log.path, then).read("state")) == [b"a"]
-    assert OperatorLog.at(log.path, then).newest() == first
+    assert keys(OperatorLog.at(log.lake, then).read("state")) == [b"a"]
+    assert OperatorLog.at(log.lake, then).newest() == first
 
 
 def test_the_tracked_size_equals_a_recount_after_each_commit(log: OperatorLog) -> None:
@@ -161,9 +159,9 @@ def test_other_readers_see_the_same_rows(log: OperatorLog) -> None:
     for batch in range(1, 4):
         commit_rows(log, batch, {("emission", 0): rows(f"a{batch}"), ("late", 1): rows("l")})
     expected = log.read("emission").select(["batch", "seq", "key", "topic"]).to_pylist()
-    delta = pa.table(DeltaTable(str(log.path)).scan(["batch", "seq", "key", "topic"], "kind = 'emission'"))
+    delta = pa.table(DeltaTable(str(log.place.folder)).scan(["batch", "seq", "key", "topic"], "kind = 'emission'"))
     assert sorted(delta.to_pylist(), key=lambda row: row["batch"]) == expected
-    uris = DeltaTable(str(log.path)).file_uris()
+    uris = DeltaTable(str(log.place.folder)).file_uris()
     duck = duckdb.sql(
         "SELECT batch, seq, key, topic FROM read_parquet($uris, hive_partitioning=true, union_by_name=true) "
         "WHERE kind = 'emission' ORDER BY batch",
@@ -173,7 +171,7 @@ def test_other_readers_see_the_same_rows(log: OperatorLog) -> None:
 
 
 def test_the_table_needs_no_feature_that_a_plain_reader_lacks(log: OperatorLog) -> None:
-    protocol = DeltaTable(str(log.path)).protocol()
+    protocol = DeltaTable(str(log.place.folder)).protocol()
     assert (protocol.min_reader_version, protocol.min_writer_version, protocol.reader_features) == (1, 2, None)
 
 
@@ -192,8 +190,8 @@ def test_a_handle_equals_a_newly_loaded_one_and_that_of_delta_rs(
             kind = data.draw(st.sampled_from(["state", "late"]), label="kind")
             log.commit(committed, files(log, committed, {(kind, 0): rows("a", "b")}), replaced)
     version = data.draw(st.integers(0, log.version), label="version")
-    for handle, other in ((log, load(log.path, log.version)), (None, load(log.path, version))):
-        delta = DeltaTable(str(log.path), version=other.version)
+    for handle, other in ((log, load(log.lake, log.version)), (None, load(log.lake, version))):
+        delta = DeltaTable(str(log.place.folder), version=other.version)
         assert set(other.files) == {row["path"] for row in pa.table(delta.get_add_actions()).to_pylist()}
         assert other.transactions.get("tidegate/tally", {}).get("version") == delta.transaction_version(
             "tidegate/tally"
@@ -215,26 +213,26 @@ def test_a_handle_lists_no_folder_of_the_log_after_its_start(log: OperatorLog, m
             patch.setattr(os, name, refuse)
         for batch in range(1, 6):
             commit_rows(log, batch, {("state", 0): rows("a")})
-        assert OperatorLog.at(log.path, 3).read("state").num_rows == 3
+        assert OperatorLog.at(log.lake, 3).read("state").num_rows == 3
 
 
 def test_checkpoints_of_delta_rs_are_read_too(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): rows("a", "b"), ("late", 1): rows("c")})
     log.commit(meta(log, 2), [], log.data_files("late"))
-    before = load(log.path, 2)
-    DeltaTable(str(log.path)).create_checkpoint()
-    entry_path(log.path, 0).unlink()
-    after = load(log.path, 2)
+    before = load(log.lake, 2)
+    DeltaTable(str(log.place.folder)).create_checkpoint()
+    entry_path(log.lake, 0).unlink()
+    after = load(log.lake, 2)
     assert (after.files, after.state_rows) == (before.files, before.state_rows)
     assert reopened(log).newest() == log.newest()
 
 
 def test_a_damaged_checkpoint_stops_and_is_named(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
-    checkpoint_path(log.path, 1).write_bytes(b"PAR1")
+    checkpoint_path(log.lake, 1).write_bytes(b"PAR1")
     with pytest.raises(StateError, match="damaged") as stopped:
         reopened(log)
-    assert stopped.value.value == checkpoint_path(log.path, 1)
+    assert str(stopped.value.value) == str(checkpoint_path(log.lake, 1))
 
 
 def test_a_checkpoint_of_many_rows_waits_for_more_commits(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +240,7 @@ def test_a_checkpoint_of_many_rows_waits_for_more_commits(log: OperatorLog, monk
     monkeypatch.setattr(operator_log, "CHECKPOINT_FILES_PER_ENTRY", 2)
     for batch in range(1, 12):
         commit_rows(log, batch, {("late", 0): rows("x")})
-    found = sorted(int(path.name[:20]) for path in (log.path / DELTA_LOG).glob("*.checkpoint.parquet"))
+    found = sorted(int(path.name[:20]) for path in (log.place.folder / DELTA_LOG).glob("*.checkpoint.parquet"))
     assert found == [3, 9]  # 3 files: 2 + 1 commits; 9 files: 2 + 4 commits after that
 
 
@@ -250,11 +248,11 @@ def test_log_checkpoints_change_nothing_that_is_read(log: OperatorLog, monkeypat
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 3)
     for batch in range(1, 9):
         commit_rows(log, batch, {("state", 0): rows(str(batch))})
-    assert len(list((log.path / "_delta_log").glob("*.checkpoint.parquet"))) == 2
+    assert len(list((log.place.folder / "_delta_log").glob("*.checkpoint.parquet"))) == 2
     assert keys(log.read("state")) == [str(batch).encode() for batch in range(1, 9)]
     assert reopened(log).newest() == log.newest()
     for version in (3, 6):  # from their checkpoints alone
-        at_checkpoint = OperatorLog.at(log.path, version).newest()
+        at_checkpoint = OperatorLog.at(log.lake, version).newest()
         assert at_checkpoint is not None and at_checkpoint.batch == version
 
 
@@ -266,11 +264,11 @@ def test_the_newest_version_is_found_from_the_newest_checkpoint_on_without_a_lis
         commit_rows(log, batch, {})
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", lambda _folder: pytest.fail("a listing"))
-        assert newest_version(log.path) == 8
-    hint = log.path / DELTA_LOG / "_last_checkpoint"
+        assert newest_version(log.lake) == 8
+    hint = log.place.folder / DELTA_LOG / "_last_checkpoint"
     for wrong in ("", "{}", '{"version":7000}'):
         hint.write_text(wrong)
-        assert newest_version(log.path) == 8
+        assert newest_version(log.lake) == 8
 
 
 def test_an_entry_missing_after_the_newest_checkpoint_is_refused(
@@ -279,7 +277,7 @@ def test_an_entry_missing_after_the_newest_checkpoint_is_refused(
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 3)
     for batch in range(1, 9):
         commit_rows(log, batch, {})
-    entry_path(log.path, 7).unlink()
+    entry_path(log.lake, 7).unlink()
     with pytest.raises(StateError, match="newest version is not the one"):
         reopened(log)
 
@@ -294,7 +292,7 @@ def test_files_of_a_failed_attempt_are_deleted_by_name(log: OperatorLog) -> None
     failed, good = meta(log, 1), meta(log, 1)
     files(log, failed, {("state", 0): rows("x"), ("late", 1): rows("y")})
     log.commit(good, files(log, good, {("state", 0): rows("a")}))
-    assert delete_attempt(log.path, failed.batch, failed.attempt) == 2
+    assert delete_attempt(log.lake, failed.batch, failed.attempt, folders_of([0, 1])) == 2
     assert keys(log.read("state")) == [b"a"]
 
 
@@ -303,7 +301,7 @@ def test_a_batch_that_fails_before_its_log_entry_is_written_leaves_no_files(
 ) -> None:
     """The disk is full when the checkpoint that is due has been written in part."""
     commit_rows(log, 1, {("state", 0): rows("a")})
-    before = sorted(log.path.glob("kind=*/*/*"))
+    before = sorted(log.place.folder.glob("kind=*/*/*"))
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 1)
     real = operator_log.write_checkpoint
 
@@ -316,7 +314,7 @@ def test_a_batch_that_fails_before_its_log_entry_is_written_leaves_no_files(
         worked_out = files(log, replace(attempt, batch=2), {("state", 0): rows("x"), ("late", 1): rows("y")})
         with pytest.raises(Unavailable):
             log.commit(attempt, worked_out)
-        assert sorted(log.path.glob("kind=*/*/*")) == before
+        assert sorted(log.place.folder.glob("kind=*/*/*")) == before
 
 
 # --- the fence
@@ -354,15 +352,16 @@ def test_a_claim_starts_over_if_an_older_driver_committed_first(log: OperatorLog
     commit_rows(reopened(log), 3, {}, epoch=2)
 
 
-def write_error(landed: bool, times: int) -> tuple[Callable[..., bool], list[bytes]]:
-    """A `put` that fails without an answer `times` times, after or before the write; and what it was asked to put."""
-    calls: list[bytes] = []
+def write_error(landed: bool, times: int) -> tuple[Callable[..., bool], list[tuple[str, bytes]]]:
+    """A `put_if_absent` without an answer `times` times, after or before the write; and what it was asked to put."""
+    calls: list[tuple[str, bytes]] = []
+    real = PosixLake.put_if_absent
 
-    def wrapped(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
-        calls.append(json.dumps([version, actions]).encode())
-        done = (landed or len(calls) > times) and put_entry(log, version, actions)
+    def wrapped(lake: PosixLake, key: str, data: bytes) -> bool:
+        calls.append((key, data))
+        done = (landed or len(calls) > times) and real(lake, key, data)
         if len(calls) <= times:
-            raise OSError("no answer from the lake")
+            raise Unavailable("no answer from the lake")
         return done
 
     return wrapped, calls
@@ -372,7 +371,7 @@ def test_an_unclear_commit_that_had_landed_is_found_to_be_committed(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped, calls = write_error(landed=True, times=1)
-    monkeypatch.setattr(MountedLake, "put_entry", staticmethod(wrapped))
+    monkeypatch.setattr(PosixLake, "put_if_absent", wrapped)
     committed = commit_rows(log, 1, {("state", 0): rows("a")})
     assert (len(calls), log.version, log.newest()) == (2, 1, committed)
     assert keys(log.read("state")) == [b"a"]
@@ -383,23 +382,37 @@ def test_an_unclear_commit_that_had_not_landed_is_tried_again_byte_for_byte(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrapped, calls = write_error(landed=False, times=2)
-    monkeypatch.setattr(MountedLake, "put_entry", staticmethod(wrapped))
+    monkeypatch.setattr(PosixLake, "put_if_absent", wrapped)
     commit_rows(log, 1, {("state", 0): rows("a")})
     assert (len(calls), len(set(calls)), log.version, keys(log.read("state"))) == (3, 1, 1, [b"a"])
 
 
-def test_an_unclear_commit_that_a_newer_driver_followed_is_fenced(
+def test_an_unclear_commit_that_a_newer_driver_followed_is_committed_and_the_next_one_is_fenced(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def landed_and_followed(path: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
-        monkeypatch.setattr(MountedLake, "put_entry", staticmethod(put_entry))
-        put_entry(path, version, actions)
-        commit_rows(reopened(log), 2, {}, epoch=2)
-        raise OSError("no answer from the lake")
+    real = PosixLake.put_if_absent
 
-    monkeypatch.setattr(MountedLake, "put_entry", staticmethod(landed_and_followed))
+    def landed_and_followed(lake: PosixLake, key: str, data: bytes) -> bool:
+        monkeypatch.setattr(PosixLake, "put_if_absent", real)
+        assert real(lake, key, data)
+        commit_rows(reopened(log), 2, {}, epoch=2)
+        raise Unavailable("no answer from the lake")
+
+    monkeypatch.setattr(PosixLake, "put_if_absent", landed_and_followed)
+    commit_rows(log, 1, {("state", 0): rows("a")}, epoch=1)
     with pytest.raises(Fenced):
-        commit_rows(log, 1, {("state", 0): rows("a")}, epoch=1)
+        commit_rows(log, 3, {}, epoch=1)
+
+
+def test_an_entry_that_another_program_has_replaced_stops_its_driver(log: OperatorLog) -> None:
+    commit_rows(log, 1, {("state", 0): rows("a")})
+    log.check_own_entry()
+    entry_path(log.lake, 1).write_bytes(encoded([{"commitInfo": {"operation": "OPTIMIZE"}}]))
+    with pytest.raises(StateError, match="replaced an entry"):
+        log.check_own_entry()
+    entry_path(log.lake, 1).unlink()
+    with pytest.raises(Unavailable, match="the lake is unavailable"):
+        log.check_own_entry()
 
 
 def test_a_commit_that_stays_unclear_is_unavailable_and_the_next_claim_resolves_it(
@@ -407,7 +420,7 @@ def test_a_commit_that_stays_unclear_is_unavailable_and_the_next_claim_resolves_
 ) -> None:
     wrapped, _ = write_error(landed=False, times=99)
     with monkeypatch.context() as patch:
-        patch.setattr(MountedLake, "put_entry", staticmethod(wrapped))
+        patch.setattr(PosixLake, "put_if_absent", wrapped)
         with pytest.raises(Unavailable, match="it is unknown"):
             commit_rows(log, 1, {("state", 0): rows("a")})
     again = reopened(log)
@@ -416,18 +429,18 @@ def test_a_commit_that_stays_unclear_is_unavailable_and_the_next_claim_resolves_
 
 
 def test_an_entry_is_written_atomically_and_never_replaces_another(log: OperatorLog) -> None:
-    assert put_entry(log.path, 1, [{"commitInfo": {"first": True}}])
-    assert not put_entry(log.path, 1, [{"commitInfo": {"first": False}}])
-    assert read_actions(log.path, 1) == [{"commitInfo": {"first": True}}]
-    assert list((log.path / STAGING).iterdir()) == []
+    assert put_entry(log.lake, 1, [{"commitInfo": {"first": True}}])
+    assert not put_entry(log.lake, 1, [{"commitInfo": {"first": False}}])
+    assert read_actions(log.lake, 1) == [{"commitInfo": {"first": True}}]
+    assert list((log.place.folder / STAGING).iterdir()) == []
 
 
 def test_of_many_writers_of_the_same_version_one_wins(log: OperatorLog) -> None:
     with ThreadPoolExecutor(8) as pool:
         for version in range(1, 30):
-            tries = [pool.submit(put_entry, log.path, version, [{"commitInfo": {"by": by}}]) for by in range(8)]
+            tries = [pool.submit(put_entry, log.lake, version, [{"commitInfo": {"by": by}}]) for by in range(8)]
             won = [by for by, done in enumerate(tries) if done.result()]
-            assert read_actions(log.path, version) == [{"commitInfo": {"by": won[0]}}]
+            assert read_actions(log.lake, version) == [{"commitInfo": {"by": won[0]}}]
             assert len(won) == 1
 
 
@@ -435,7 +448,7 @@ def test_the_entry_is_on_disk_before_its_name_and_the_name_before_the_commit_cou
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
-    names = {log.path / DELTA_LOG: "folder", log.path / STAGING: "entry"}
+    names = {log.place.folder / DELTA_LOG: "folder", log.place.folder / STAGING: "entry"}
 
     def recorded(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **named: Any) -> Any:
@@ -458,16 +471,15 @@ def test_data_files_and_their_folders_are_on_disk_before_the_log_names_them(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[Path] = set()
-    real = disk.sync
 
-    def noted(path: Path) -> None:
-        synced.add(path)
-        real(path)
+    def noted(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.add(path.parent if path.parent.name == STAGING else path)
 
-    monkeypatch.setattr(disk, "sync", noted)
-    file = write_rows(log.path, "state", 5, rows("a"), batch=1, topic="t", attempt="x")
-    new = log.path / file.path
-    assert {new, new.parent, new.parent.parent, log.path} <= synced
+    monkeypatch.setattr(os, "fsync", noted)
+    file = write_rows(log.lake, "state", 5, rows("a"), batch=1, topic="t", attempt="x", clock=0)
+    new = log.place.folder / file.path
+    assert {log.place.folder / STAGING, new.parent, new.parent.parent, log.place.folder} <= synced
 
 
 def test_a_name_that_cannot_be_made_durable_is_unavailable(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,18 +495,21 @@ def test_a_name_that_cannot_be_made_durable_is_unavailable(log: OperatorLog, mon
         commit_rows(log, 1, {})
 
 
-def test_a_missing_lake_is_unavailable_and_no_folder_is_created_in_its_place(log: OperatorLog) -> None:
+def test_a_missing_lake_is_unavailable_and_no_folder_is_created_in_its_place(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_log, "RETRY_PAUSES_S", (0.0,))
     commit_rows(log, 1, {("state", 0): rows("a")})
-    away = log.path.rename(log.path.with_name("away"))
+    away = log.place.folder.rename(log.place.folder.with_name("away"))
     for work in (
         lambda: commit_rows(log, 2, {}),
-        lambda: OperatorLog.at(log.path, 1),
+        lambda: OperatorLog.at(log.lake, 1),
         lambda: log.read("state"),
     ):
         with pytest.raises(Unavailable):
             work()
-    away.rename(log.path)
-    assert keys(OperatorLog.at(log.path, 1).read("state")) == [b"a"]
+    away.rename(log.place.folder)
+    assert keys(OperatorLog.at(log.lake, 1).read("state")) == [b"a"]
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
@@ -528,20 +543,20 @@ def test_a_commit_with_a_file_that_is_incomplete_for_the_driver_is_not_written(
     batch = meta(log, 2)
     written = files(log, batch, {("state", 0): rows("b"), ("emission", 0): rows("c")})
     [one] = [file for file in written if file.kind == kind]
-    DAMAGE[damage](log.path / one.path)
+    DAMAGE[damage](log.place.folder / one.path)
     with pytest.raises(EngineError, match="is missing or incomplete on the driver's machine") as refused:
         log.commit(batch, written)
     assert one.path in str(refused.value.value)
     assert "same lake" in refused.value.remedy
     assert reopened(log).newest() == log.newest()
-    assert (log.version, set(log.path.glob("*/*/2-*"))) == (1, set())
+    assert (log.version, set(log.place.folder.glob("*/*/2-*"))) == (1, set())
     commit_rows(log, 2, {("state", 0): rows("b")})
 
 
 def test_a_data_file_that_is_missing_stops_and_is_named(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): rows("a")})
     (file,) = log.data_files("state")
-    (log.path / file.path).unlink()
+    (log.place.folder / file.path).unlink()
     with pytest.raises(StateError, match=Path(file.path).name):
         log.read("state")
 
@@ -549,14 +564,14 @@ def test_a_data_file_that_is_missing_stops_and_is_named(log: OperatorLog) -> Non
 def test_a_data_file_that_is_damaged_stops_and_is_named(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): rows("a")})
     (file,) = log.data_files("state")
-    (log.path / file.path).write_bytes(b"not Parquet")
+    (log.place.folder / file.path).write_bytes(b"not Parquet")
     with pytest.raises(StateError, match=Path(file.path).name):
         log.read("state")
 
 
 def foreign_append(log: OperatorLog) -> None:
     table = pa.table({"kind": ["state"], "partition": pa.array([0], pa.int32()), "key": [b"x"]})
-    write_deltalake(str(log.path), table, mode="append", schema_mode="merge")
+    write_deltalake(str(log.place.folder), table, mode="append", schema_mode="merge")
 
 
 def test_a_foreign_change_of_data_beside_a_commit_stops(log: OperatorLog) -> None:
@@ -578,7 +593,7 @@ def test_a_foreign_change_of_data_is_refused_at_start_with_the_remedy(log: Opera
 def test_a_foreign_change_under_the_newest_own_commit_is_refused_at_start_too(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
     foreign_append(log)
-    commit_rows(OperatorLog.at(log.path, 2), 2, {})
+    commit_rows(OperatorLog.at(log.lake, 2), 2, {})
     with pytest.raises(StateError, match="another program changed"):
         reopened(log)
 
@@ -586,7 +601,7 @@ def test_a_foreign_change_under_the_newest_own_commit_is_refused_at_start_too(lo
 def test_a_raw_restore_is_refused_at_start(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): rows("a")})
     commit_rows(log, 2, {("state", 0): rows("b")})
-    DeltaTable(str(log.path)).restore(1)
+    DeltaTable(str(log.place.folder)).restore(1)
     with pytest.raises(StateError, match="RESTORE"):
         reopened(log)
 
@@ -594,7 +609,7 @@ def test_a_raw_restore_is_refused_at_start(log: OperatorLog) -> None:
 def test_a_foreign_optimize_is_tolerated_and_batch_and_seq_stay(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): rows("a", "b")})
     commit_rows(log, 2, {("state", 0): rows("c")})
-    DeltaTable(str(log.path)).optimize.compact()
+    DeltaTable(str(log.place.folder)).optimize.compact()
     commit_rows(log, 3, {("state", 0): rows("d")})
     again = reopened(log)
     assert keys(again.read("state")) == [b"a", b"b", b"c", b"d"]
@@ -604,7 +619,7 @@ def test_a_foreign_optimize_is_tolerated_and_batch_and_seq_stay(log: OperatorLog
 def test_a_foreign_optimize_while_the_driver_runs_is_tolerated(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): rows("a", "b")})
     commit_rows(log, 2, {("state", 0): rows("c")})
-    DeltaTable(str(log.path)).optimize.compact()
+    DeltaTable(str(log.place.folder)).optimize.compact()
     commit_rows(log, 3, {("state", 0): rows("d")})
     assert (log.version, keys(log.read("state"))) == (4, [b"a", b"b", b"c", b"d"])
     assert (log.size, log.data_files("state")) == (reopened(log).size, reopened(log).data_files("state"))
@@ -614,7 +629,7 @@ def test_a_foreign_optimize_under_a_compaction_makes_it_start_over(log: Operator
     for batch in (1, 2):
         commit_rows(log, batch, {("state", 0): rows(f"k{batch}")})
     replaced = log.data_files("state")
-    DeltaTable(str(log.path)).optimize.compact()
+    DeltaTable(str(log.place.folder)).optimize.compact()
     replacing = meta(log, 3)
     with pytest.raises(Outdated, match="no longer in the log"):
         log.commit(replacing, files(log, replacing, {("state", 0): rows("k1", "k2")}), replaced)
@@ -623,7 +638,7 @@ def test_a_foreign_optimize_under_a_compaction_makes_it_start_over(log: Operator
 
 def test_a_foreign_change_of_the_table_makes_the_driver_start_over(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
-    DeltaTable(str(log.path)).alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"})
+    DeltaTable(str(log.place.folder)).alter.set_table_properties({"delta.logRetentionDuration": "interval 9 days"})
     with pytest.raises(EngineError, match="won the race"):
         commit_rows(log, 2, {})
     commit_rows(reopened(log), 2, {})
@@ -631,7 +646,7 @@ def test_a_foreign_change_of_the_table_makes_the_driver_start_over(log: Operator
 
 def test_a_raised_delta_protocol_is_refused_at_start(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
-    put_entry(log.path, 2, [{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}}])
+    put_entry(log.lake, 2, [{"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": []}}])
     with pytest.raises(StateError, match="unsupported Delta protocol"):
         reopened(log)
 
@@ -647,17 +662,17 @@ def test_update_incremental_is_used_nowhere() -> None:
 @pytest.mark.parametrize("content", ["", '{"add":{"pa'])
 def test_an_empty_or_truncated_newest_entry_stops_and_is_named(log: OperatorLog, content: str) -> None:
     commit_rows(log, 1, {})
-    broken = entry_path(log.path, 2)
+    broken = entry_path(log.lake, 2)
     broken.write_text(content)
     with pytest.raises(StateError, match="empty or truncated") as stopped:
         reopened(log)
-    assert stopped.value.value == broken
+    assert str(stopped.value.value) == str(broken)
 
 
 def test_a_log_with_a_missing_entry_is_refused(log: OperatorLog) -> None:
     for batch in (1, 2, 3):
         commit_rows(log, batch, {})
-    entry_path(log.path, 2).unlink()
+    entry_path(log.lake, 2).unlink()
     with pytest.raises(StateError):
         reopened(log)
 
@@ -665,26 +680,26 @@ def test_a_log_with_a_missing_entry_is_refused(log: OperatorLog) -> None:
 def test_a_log_whose_newest_entry_is_missing_under_a_checkpoint_is_refused(log: OperatorLog) -> None:
     for batch in (1, 2, 3):
         commit_rows(log, batch, {})
-    DeltaTable(str(log.path)).create_checkpoint()
-    entry_path(log.path, 3).unlink()
+    DeltaTable(str(log.place.folder)).create_checkpoint()
+    entry_path(log.lake, 3).unlink()
     with pytest.raises(StateError, match="not the one that its entries show"):
         reopened(log)
 
 
 def test_a_missing_log_is_created_only_on_request(tmp_path: Path) -> None:
     with pytest.raises(StateError, match="no operator log"):
-        OperatorLog.open(tmp_path / "none", OPERATOR, SCHEMA, create=False)
+        OperatorLog.open(lake_at(tmp_path / "none"), OPERATOR, SCHEMA, create=False)
     assert not (tmp_path / "none").exists()
 
 
 def test_a_log_of_a_different_operator_is_refused(log: OperatorLog) -> None:
     with pytest.raises(StateError, match="another operator"):
-        OperatorLog.open(log.path, "other", SCHEMA, create=True)
+        OperatorLog.open(log.lake, "other", SCHEMA, create=True)
 
 
 def test_a_log_with_other_columns_is_refused(log: OperatorLog) -> None:
     with pytest.raises(StateError, match="different columns") as refused:
-        OperatorLog.open(log.path, OPERATOR, log_schema([pa.field("place", pa.int64())]), create=True)
+        OperatorLog.open(log.lake, OPERATOR, log_schema([pa.field("place", pa.int64())]), create=True)
     assert "place" in str(refused.value)
 
 
@@ -701,7 +716,7 @@ def test_a_log_without_an_entry_that_its_newest_metadata_needs_is_refused(
     """Version 1 is complete, version 2 says what it changed."""
     commit_rows(log, 1, {})
     commit_rows(log, 2, {})
-    entry = entry_path(log.path, lacking)
+    entry = entry_path(log.lake, lacking)
     entry.write_text("\n".join(line for line in entry.read_text().splitlines() if "commitInfo" not in line))
     with pytest.raises(StateError, match=f"lacks the {what}"):
         reopened(log)

@@ -17,7 +17,7 @@ from tidegate.application.places import Place, caller
 from tidegate.application.program import is_loading
 from tidegate.application.streams import Stream, Table, WindowedStream
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
-from tidegate.contracts.naming import NAME_FORM, is_name, log_path
+from tidegate.contracts.naming import NAME_FORM, is_name
 
 if TYPE_CHECKING:
     from tidegate.application.running import Handle
@@ -44,6 +44,7 @@ class Application:
         kafka: str | Mapping[str, str],
         lake: str | Path,
         keep_output: Duration,
+        lake_options: Mapping[str, str] | None = None,
         state: str | Path | None = None,
         control: str | None = CONTROL,
         takeover_after: Duration | None = None,
@@ -58,8 +59,9 @@ class Application:
         """Define an application without operators; nothing is checked or started.
 
         `name`: prefix of consumer groups and transactional ids. `kafka`: HOST:PORT, or settings by the Java client's
-        names. `lake`: folder of the operator logs. `keep_output`: how long results stay in the logs, such as `30d`, or
-        `forever`. `state`: folder of the local state; default `state`. `control`: URL of the control database; None:
+        names. `lake`: folder of the operator logs, or a url: s3://, gs:// or az://. `keep_output`: how long results
+        stay in the logs, such as `30d`, or `forever`. `lake_options`: how to reach a lake in an object store, such as
+        `region`. `state`: folder of the local state; default `state`. `control`: URL of the control database; None:
         none. `takeover_after`: how long the lease of a driver must stay without renewal before a standby takes over;
         default: 6s in a folder, 30s in an object store. `trigger`: pause between micro-batches. `allow`: modules whose
         functions operators may name as text; those of functions in this program are allowed. `log`: format of log
@@ -70,6 +72,7 @@ class Application:
             "application": name,
             "lake": str(lake) if isinstance(lake, Path) else lake,
             "state": str(state) if isinstance(state, Path) else state,
+            "lake_options": optional(lake_options, Mapping, dict, "pass a mapping"),
             "keep_output": keep_output,
             "kafka": optional(kafka, (str, Mapping), _broker, "write kafka='HOST:PORT', or a mapping of settings"),
             "spark": _section(master=spark_master, conf=optional(spark_conf, Mapping, dict, "pass a mapping")),
@@ -344,7 +347,7 @@ class Application:
             raise UserError("a version is a whole number", value=version, remedy="leave it out for the newest one")
         configuration = self.configuration()
         select_operators(configuration, name, kinds_where("holds_windows"))
-        return CommittedWindows(log_path(configuration.lake, name), version)
+        return CommittedWindows(configuration.lake / name, version)
 
 
 def _section(**options: Any) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from tidegate.runtime.kafka.client import NoSuchTopic, client
 from tidegate.runtime.spark.session import share_python_path
 from tidegate.runtime.telemetry.log_lines import set_log_format
 from tidegate.runtime.threads import in_background
+from tidegate.state.lake.place import Place
 
 if TYPE_CHECKING:
     from tidegate.runtime.batch_loop.driver import OperatorDriver
@@ -33,7 +34,7 @@ DRAIN_S = 20
 """Maximum time from SIGTERM to the end of the process: less than the 30 s that Kubernetes waits before it kills."""
 _COLUMNS = ("partition", "offset", "lag", "held", "late", "rejected")
 
-_running: dict[tuple[str, Path], Handle] = {}
+_running: dict[tuple[str, Place], Handle] = {}
 _starting = Lock()
 
 
@@ -107,7 +108,7 @@ def _let_functions_load(folder: Path) -> None:
     share_python_path()
 
 
-def _key(configuration: Configuration) -> tuple[str, Path]:
+def _key(configuration: Configuration) -> tuple[str, Place]:
     return configuration.application, configuration.lake
 
 
@@ -211,8 +212,8 @@ class Handle:
         from tidegate import spark
         from tidegate.runtime.spark.session import start_session
 
-        settings = self.configuration.spark
-        session = start_session(self.configuration.application, settings.master, settings.conf)
+        settings, lake = self.configuration.spark, self.configuration.lake
+        session = start_session(self.configuration.application, settings.master, settings.conf, lake)
         return Rows(spark.query(session, self.configuration, query))
 
     def __repr__(self) -> str:

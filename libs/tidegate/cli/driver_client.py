@@ -12,12 +12,10 @@ import click
 
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.contracts.naming import log_path
 from tidegate.runtime.batch_loop.standby import DriverWatch
 from tidegate.runtime.configuration.application import Application
 from tidegate.state.driver_requests import Kind, Requester
 from tidegate.state.lake.opening import open_lake
-from tidegate.state.lake.place import Place
 from tidegate.state.lake.port import Lake
 from tidegate.state.lease_decisions import DriverLease, Life
 from tidegate.state.local.instance import ended_instance
@@ -104,4 +102,4 @@ def carry_out(request: Kind, application: Application, name: str, content: str =
 
 
 def _lake(application: Application, name: str) -> Lake:
-    return open_lake(Place.of(log_path(application.lake, name)))
+    return open_lake(application.lake / name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from tidegate.contracts.errors import InvalidValue
 
@@ -110,11 +109,6 @@ def redrive_transactional_id(application: str, operator: str, partition: int) ->
 def app_transaction_id(operator: str) -> str:
     """Return the id of the Delta application transaction whose version is the operator's newest batch."""
     return f"tidegate/{operator}"
-
-
-def log_path(lake: Path, operator: str) -> Path:
-    """Return the folder of an operator's log."""
-    return lake / operator
 
 
 def data_folder(kind: str, partition: int) -> str:

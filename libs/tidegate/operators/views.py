@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.config import Format, KeyRules, OperatorRules
@@ -21,12 +20,12 @@ _YEAR_2_MS, _YEAR_9999_MS = -62_104_060_800_000, 253_370_764_800_000
 """Between these bounds Python can represent the time in every time zone."""
 
 
-def register_log(spark: Any, name: str, path: Path, version: int | None) -> None:
-    """Create the view `<name>_log` of the operator log, as of the Delta version if one is given."""
+def register_log(spark: Any, name: str, url: str, version: int | None) -> None:
+    """Create the view `<name>_log` of the operator log at the url, as of the Delta version if one is given."""
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
-    reader.load(str(path)).createOrReplaceTempView(f"{name}_log")
+    reader.load(url).createOrReplaceTempView(f"{name}_log")
 
 
 def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:

@@ -20,7 +20,9 @@ from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka.arrivals import Arrivals, LongPolls
 from tidegate.runtime.kafka.client import KafkaClient, client
 from tidegate.runtime.threads import in_background, map_parallel, repeating
-from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
+from tidegate.state.lake.port import Lake
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.machine import THIS_MACHINE, Machine
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
@@ -52,13 +54,13 @@ class Parallel(Protocol):
 class Environment:
     """What a driver and its tasks take from outside.
 
-    `clock`: the time, and waiting. `lake`: the operations on the files of a lake. `machine`: that of a task's local
-    states. `kafka`: the client for a cluster's options. `arrivals`: waits for records of a cluster's topics.
-    `operator`: the operator for a configuration. `recover`: brings a local state to the commit that is wanted.
+    `clock`: the time, and waiting. `lake`: opens a place of the lake. `machine`: that of a task's local states.
+    `kafka`: the client for a cluster's options. `arrivals`: waits for records of a cluster's topics. `operator`: the
+    operator for a configuration. `recover`: brings a local state to the commit that is wanted.
     """
 
     clock: Clock
-    lake: Lake
+    lake: Callable[[Place], Lake]
     machine: Machine
     kafka: Callable[[Mapping[str, str]], KafkaClient]
     arrivals: Callable[[Mapping[str, str]], Arrivals]
@@ -76,7 +78,7 @@ def _operator(config: OperatorRules) -> Operator:
 
 REAL = Environment(
     clock=SYSTEM_CLOCK,
-    lake=MOUNTED_LAKE,
+    lake=open_lake,
     machine=THIS_MACHINE,
     kafka=client,
     arrivals=LongPolls,

@@ -100,7 +100,8 @@ def session(application: Application, on_start_failure: Callable[[], None] | Non
 
 
 def _started(application: Application, on_failure: Callable[[], None] | None) -> Spark | StartingSpark:
-    start = partial(start_spark, application.application, application.spark.master, application.spark.conf)
+    named, master, conf = application.application, application.spark.master, application.spark.conf
+    start = partial(start_spark, named, master, conf, application.lake)
     if on_failure is None or is_submitted() or not is_on_this_machine(application.spark.master):
         return start()
     require_installed()

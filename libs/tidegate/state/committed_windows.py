@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from tidegate.contracts.errors import UserError
 from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
 from tidegate.state.slots import live_rows
 
 SLOT = ("partition", "key", "window_start", "window_end")
@@ -39,18 +41,21 @@ class Window(NamedTuple):
 
 
 class CommittedWindows:
-    """The windows of a log at one version (None: the newest), with the reads of KIP-428 over all partitions.
+    """The windows of the log at that place and version (None: the newest), with KIP-428's reads over all partitions.
 
     Raises UserError if there is no log, or if it holds no windows.
     """
 
-    def __init__(self, log: Path, version: int | None = None) -> None:
-        if newest_version(log) is None:
+    def __init__(self, log: str | Path | Place, version: int | None = None) -> None:
+        lake = open_lake(log if isinstance(log, Place) else Place.of(log))
+        if newest_version(lake) is None:
             raise UserError("the operator has no log yet", value=log, remedy="run it: tidegate run")
-        rows = OperatorLog.at(log, version).read("state")
+        rows = OperatorLog.at(lake, version).read("state")
         if "phase" not in rows.column_names:
             raise UserError(
-                "the log holds no windows", value=log, remedy="name the log of an operator that aggregates in windows"
+                "the log holds no windows",
+                value=log,
+                remedy="name the log of an operator that aggregates in windows",
             )
         if "opened" in rows.column_names:
             rows = rows.filter(pc.equal(rows["arrival"], NO_ELEMENT))

@@ -53,7 +53,7 @@ def staged(folder: Path, data: bytes) -> Iterator[Path]:
 
 
 @contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
+def disk_errors(path: object) -> Iterator[None]:
     """Turn an OSError inside the block into Unavailable with the path; a full disk gets its own message.
 
     A missing file becomes a plain EngineError, because waiting does not bring it back.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
 from tidegate.contracts.batch_metadata import BatchMeta, Document, after_document, is_complete
 from tidegate.contracts.log_schema import META_PARTITION
-from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.delta_log.data_files import DataFile, read_files
 from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.delta_log.newest_metadata import documents_before
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import Commit
 from tidegate.state.upkeep.batch_history import documents, overlapping, recorded_through
 
@@ -52,7 +52,7 @@ def metas_since(log: OperatorLog, clock_ms: int) -> list[BatchMeta]:
     newest, first = log.newest(), -1
     if newest is None:
         return []
-    for _version, document in documents_before(log.path, log.version):
+    for _version, document in documents_before(log.lake, log.version):
         first = document["batch"]
         if document["clock"] < clock_ms:
             break
@@ -96,7 +96,7 @@ def gapless_range(log: OperatorLog) -> range:
 
 def _start_of_newest(log: OperatorLog, files: Sequence[DataFile]) -> int:
     """Return the first batch of the gapless range that ends with the newest batch of the files."""
-    batches = log.lake.read_files(log.path, files, log.schema, ["batch"]).column("batch").to_numpy()
+    batches = read_files(log.lake, files, log.schema, ["batch"]).column("batch").to_numpy()
     gaps = np.flatnonzero(np.diff(batches) != 1)
     return int(batches[gaps[-1] + 1] if len(gaps) else batches[0])
 
@@ -108,7 +108,7 @@ def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
     """
     found: dict[int, list[Commit]] = {}
     # rule: bounded-by-log-length/lineage
-    for _version, document in islice(documents_before(log.path, log.version), LINEAGE_ENTRIES):
+    for _version, document in islice(documents_before(log.lake, log.version), LINEAGE_ENTRIES):
         for partition in touched(document):
             if document["batch"] > newest.partitions[partition].snapshot_batch:
                 found.setdefault(partition, []).insert(0, (document["batch"], document["attempt"]))
@@ -139,7 +139,7 @@ def touched(document: Document) -> Iterable[int]:
     return map(int, document.get("counts", ()))
 
 
-def has_version(log: Path, version: int | None) -> bool:
-    """Return True if the folder has an operator log, whose newest version is at least `version` if one is given."""
+def has_version(log: Lake, version: int | None) -> bool:
+    """Return True if there is an operator log, whose newest version is at least `version` if one is given."""
     newest = newest_version(log)
     return newest is not None and (version is None or version <= newest)

@@ -5,39 +5,40 @@ Each reader has one file, `_readers/<reader>.json`, in the folder of the table's
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 
+from tidegate.contracts.errors import EngineError
 from tidegate.state.alignment_decisions import Lease
+from tidegate.state.lake.port import Lake
 
 FOLDER = "_readers"
 
-
-def path_of(log: Path, reader: str) -> Path:
-    """Return the path of the reader's lease file."""
-    return log / FOLDER / f"{reader}.json"
+_NAME = re.compile(rf"{FOLDER}/([^/]+)\.json")
 
 
-def write(log: Path, reader: str, lease: Lease) -> None:
-    """Replace the lease file of the reader atomically. Raise OSError if that fails."""
-    folder = log / FOLDER
-    folder.mkdir(exist_ok=True)
-    new = folder / f"{reader}-{lease.epoch}.new"  # the epoch keeps two drivers from using the same file
-    new.write_text(lease.to_json())
-    new.replace(path_of(log, reader))
+def key_of(reader: str) -> str:
+    """Return the key of the reader's lease."""
+    return f"{FOLDER}/{reader}.json"
 
 
-def read(log: Path, clock: int) -> dict[str, Lease]:
+def write(log: Lake, reader: str, lease: Lease) -> None:
+    """Replace the lease of the reader."""
+    log.put(key_of(reader), lease.to_json().encode())
+
+
+def read(log: Lake, clock: int) -> dict[str, Lease]:
     """Return the lease of each reader of the table.
 
     Treat an unreadable lease file as a lease that was written at `clock` and does not say what it needs, so that a
     damaged file never causes data to expire.
     """
-    return {path.stem: _lease(path, clock) for path in sorted((log / FOLDER).glob("*.json"))}
+    readers = [named[1] for found in log.list_after(FOLDER) if (named := _NAME.fullmatch(found.key))]
+    return {reader: _lease(log, reader, clock) for reader in readers}
 
 
-def _lease(path: Path, clock: int) -> Lease:
+def _lease(log: Lake, reader: str, clock: int) -> Lease:
     try:
-        return Lease.from_json(path.read_text())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return Lease.from_json((log.get(key_of(reader)) or b"").decode())
+    except (EngineError, ValueError, KeyError, TypeError, AttributeError):
         # rule: bad-lease-releases-nothing/unreadable
         return Lease(0, clock, {})

@@ -14,7 +14,6 @@ from typing import cast
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
@@ -24,6 +23,7 @@ from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import metas
+from tidegate.state.lake.opening import open_lake
 
 PIECE_BYTES, DEADLINE_S = 2**24, 60.0
 OUTPUT = ("emission", "late", "rejected")
@@ -64,7 +64,7 @@ class Replay:
 
     @cached_property
     def _log(self) -> OperatorLog:
-        return OperatorLog.at(log_path(self.application.lake, self.name), None)
+        return OperatorLog.at(open_lake(self.application.lake / self.name), None)
 
     def _replayed(self, before: BatchMeta, meta: BatchMeta, partition: int) -> Replayed:
         state = self._state(partition)

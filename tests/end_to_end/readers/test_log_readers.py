@@ -25,11 +25,11 @@ def by_spark(spark, path: Path, version: int) -> list[tuple]:
 
 def test_spark_reads_any_version_of_the_window(spark, log):
     for version in (10, 13, 18, 19, log.version):
-        assert by_spark(spark, log.path, version) == by_tidegate(log.path, version)
+        assert by_spark(spark, log.place.folder, version) == by_tidegate(log.place.folder, version)
 
 
 def test_spark_reads_the_log_s_history_and_its_checkpoints(spark, log):
-    history = spark.sql(f"DESCRIBE HISTORY delta.`{log.path}`").collect()
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{log.place.folder}`").collect()
     assert [row["version"] for row in history] == list(range(log.version, 9, -1))
     assert {row["operation"] for row in history} == {"WRITE"}
 
@@ -37,7 +37,7 @@ def test_spark_reads_the_log_s_history_and_its_checkpoints(spark, log):
 def test_a_delta_stream_sees_each_emission_once_across_compactions_checkpoints_and_clean_up(spark, tmp_path, log):
     sink, checkpoint = str(tmp_path / "sink"), str(tmp_path / "checkpoint")
     for start in (25, 35, 45):
-        stream = spark.readStream.format("delta").load(str(log.path)).where("kind = 'emission'")
+        stream = spark.readStream.format("delta").load(str(log.place.folder)).where("kind = 'emission'")
         query = stream.writeStream.format("delta").option("checkpointLocation", checkpoint).trigger(availableNow=True)
         query.start(sink).awaitTermination()
         for batch in range(start, start + 9):
@@ -52,8 +52,8 @@ def test_a_delta_stream_sees_each_emission_once_across_compactions_checkpoints_a
 
 def test_a_foreign_optimize_by_spark_is_tolerated_while_the_driver_runs(spark, log):
     before = plain(row.values() for row in log.read("emission").select(["batch", "seq", "key"]).to_pylist())
-    spark.sql(f"OPTIMIZE delta.`{log.path}`")
+    spark.sql(f"OPTIMIZE delta.`{log.place.folder}`")
     commit_rows(log, 30, {("late", 0): rows("l")})
     after = plain(row.values() for row in log.read("emission").select(["batch", "seq", "key"]).to_pylist())
     assert after == before
-    assert OperatorLog.at(log.path, None).size == log.size
+    assert OperatorLog.at(log.lake, None).size == log.size

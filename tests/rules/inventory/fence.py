@@ -15,7 +15,7 @@ RULES = (
             "a_superseded_driver_is_fenced",
             "an_overtaken_driver_is_fenced_whatever_batch_it_commits",
         ),
-        removals=(replaced("self.version", "newest_version(self.path) or 0"),),
+        removals=(replaced("self.version", "newest_version(self.lake) or 0"),),
     ),
     Rule(
         slug="entry-never-replaced",
@@ -26,7 +26,7 @@ RULES = (
             "an_entry_is_written_atomically_and_never_replaces_another",
             "of_many_writers_of_the_same_version_one_wins",
         ),
-        removals=(replaced("os.link(file, entry_path(log, version))", "file.rename(entry_path(log, version))"),),
+        removals=(replaced("os.link(file, path)", "file.rename(path)"),),
     ),
     Rule(
         slug="conditional-put",
@@ -51,6 +51,20 @@ RULES = (
         name="the name of an object is plain names with `/` between them, in every kind of lake",
         chapter=Chapter.FENCE,
         tests=tests("lake/test_conformance", "only_plain_names_are_keys"),
+        removals=(condition("False"),),
+    ),
+    Rule(
+        slug="lake-away-writes-nothing",
+        name="while the lake is not mounted, nothing is written in its place",
+        chapter=Chapter.FENCE,
+        tests=tests("state/test_operator_log", "a_missing_lake_is_unavailable_and_no_folder_is_created_in_its_place"),
+        removals=(condition("False"),),
+    ),
+    Rule(
+        slug="replaced-entry-stops",
+        name="an entry that another program has replaced stops the driver that wrote it",
+        chapter=Chapter.FENCE,
+        tests=tests("state/test_operator_log", "an_entry_that_another_program_has_replaced_stops_its_driver"),
         removals=(condition("False"),),
     ),
     Rule(
@@ -135,7 +149,7 @@ RULES = (
         ),
         removals=(
             instead("raise"),
-            followed("actions = [*actions, actions[0]]"),
+            followed("entry = entry + b'\\n'"),
         ),
     ),
     Rule(
@@ -143,7 +157,7 @@ RULES = (
         name="after an unclear error a listing decides nothing",
         chapter=Chapter.FENCE,
         tests=tests("state/test_operator_log", "an_unclear_commit_that_had_not_landed_is_tried_again_byte_for_byte"),
-        removals=(followed("if newest_version(self.path) == self.version:\n    break"),),
+        removals=(followed("if newest_version(self.lake) == self.version:\n    break"),),
     ),
     Rule(
         slug="conflicting-entries-read",

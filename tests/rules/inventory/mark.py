@@ -217,4 +217,21 @@ RULES = (
         tests=tests("state/test_compaction", "output_above_the_mark_stays_however_old_it_is"),
         removals=(replaced("min(expired, published.get(partition, -1))", "expired"),),
     ),
+    Rule(
+        slug="redrive-claimed",
+        name="of two redrives that were planned at the same time one sends",
+        chapter=Chapter.MARK,
+        tests=tests(
+            "runtime/repair/test_redrive",
+            "of_two_redrives_that_were_planned_at_the_same_time_one_is_refused",
+        ),
+        removals=(condition("False"),),
+    ),
+    Rule(
+        slug="redrive-taken-over",
+        name="a redrive that another one has taken over sends nothing more",
+        chapter=Chapter.MARK,
+        tests=tests("runtime/repair/test_redrive", "a_run_that_was_taken_over_sends_nothing_more"),
+        removals=(condition("False"),),
+    ),
 )

@@ -72,7 +72,7 @@ RULES = (
             *tests(
                 "state/test_compaction",
                 "a_clock_that_jumps_drops_nothing_that_is_not_old",
-                "an_entry_with_a_wrong_file_time_does_not_trigger_a_clean_up",
+                "an_entry_with_a_wrong_clock_does_not_trigger_a_clean_up",
             ),
         ),
         removals=(
@@ -112,9 +112,7 @@ RULES = (
         name="a batch that fails before its entry is written leaves no files",
         chapter=Chapter.UPKEEP,
         tests=tests("state/test_operator_log", "a_batch_that_fails_before_its_log_entry_is_written_leaves_no_files"),
-        removals=(
-            replaced("delete_files(self.path, meta.batch, meta.attempt, [*files, *records])", "[*files, *records]"),
-        ),
+        removals=(replaced("delete_files(self.lake, [file.path for file in (*files, *records)])", "files"),),
     ),
     Rule(
         slug="orphans-after-a-week",
@@ -174,7 +172,7 @@ RULES = (
         name="an entry that is being written is not deleted as an orphan",
         chapter=Chapter.UPKEEP,
         tests=tests("state/test_compaction", "unfinished_log_files_of_a_killed_driver_are_deleted"),
-        removals=(dropped("written <= clock_ms - MIN_AGE_MS"),),
+        removals=(replaced("found.written_ms <= clock_ms - MIN_AGE_MS", "True"),),
     ),
     Rule(
         slug="compaction-bounded",
@@ -194,8 +192,8 @@ RULES = (
         removals=(
             condition("True", way="version"),
             replaced(
-                "islice(documents_before(log.path, log.version), LINEAGE_ENTRIES)",
-                "documents_before(log.path, log.version)",
+                "islice(documents_before(log.lake, log.version), LINEAGE_ENTRIES)",
+                "documents_before(log.lake, log.version)",
                 way="lineage",
             ),
             replaced("newest.clock - RECENT_MS", "0", way="status"),

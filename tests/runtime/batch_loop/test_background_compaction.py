@@ -65,7 +65,7 @@ def begun(log: OperatorLog) -> tuple[Compacting, HeldUp]:
 
 
 def data_files(log: OperatorLog) -> set[Path]:
-    return set(log.path.rglob("*.parquet")) - set((log.path / "_delta_log").rglob("*.parquet"))
+    return set(log.place.folder.rglob("*.parquet")) - set((log.place.folder / "_delta_log").rglob("*.parquet"))
 
 
 def test_a_compaction_that_is_not_stopped_rewrites_every_part(log: OperatorLog) -> None:

@@ -35,7 +35,7 @@ def emit(claimed: Claimed) -> BatchMeta:
     batch = claimed.meta.batch + 1
     meta = after_batch(claimed.meta, [], batch=batch, attempt=f"attempt{batch}", clock=0)
     rows = emissions("value")
-    file = write_rows(claimed.log.path, "emission", 0, rows, batch=batch, topic="in", attempt=meta.attempt)
+    file = write_rows(claimed.log.lake, "emission", 0, rows, batch=batch, topic="in", attempt=meta.attempt, clock=0)
     claimed.log.commit(meta, [file])
     return meta
 
@@ -46,7 +46,7 @@ def refuse(claimed: Claimed, kafka: ScriptedKafka) -> None:
     batch = claimed.meta.batch + 1
     meta = after_batch(claimed.meta, [], batch=batch, attempt=f"attempt{batch}", clock=0)
     rows = emissions("value").append_column("offset", [[batch]])
-    file = write_rows(claimed.log.path, "late", 0, rows, batch=batch, topic="in", attempt=meta.attempt)
+    file = write_rows(claimed.log.lake, "late", 0, rows, batch=batch, topic="in", attempt=meta.attempt, clock=0)
     claimed.log.commit(meta, [file])
 
 
@@ -87,7 +87,7 @@ def test_a_superseded_driver_does_not_claim_again(kafka: ScriptedKafka, tmp_path
     kafka.asked.clear()
     with pytest.raises(Overtaken):
         older.claim()
-    assert OperatorLog.at(claimed.log.path, None).newest() == claimed.meta
+    assert OperatorLog.at(claimed.log.lake, None).newest() == claimed.meta
     assert kafka.named("InitProducerId") == []
 
 

@@ -59,7 +59,7 @@ def fail(_attempt: KafkaAttempt) -> None:
 
 def newest(driver: OperatorDriver) -> Any:
     """What the log says, read anew."""
-    return OperatorLog.at(driver.claim.operator.log.path, None).newest()
+    return OperatorLog.at(driver.claim.operator.log.lake, None).newest()
 
 
 def committing(monkeypatch: pytest.MonkeyPatch, instead: Callable[..., None]) -> None:
@@ -238,14 +238,21 @@ def test_a_failed_attempt_leaves_neither_files_nor_open_transactions(
 ) -> None:
     def write_and_fail(attempt: KafkaAttempt) -> None:
         write_rows(
-            attempt.log, "state", 0, pa.table({"key": [b"k"]}), batch=attempt.batch, topic="in", attempt=attempt.attempt
+            attempt.log,
+            "state",
+            0,
+            pa.table({"key": [b"k"]}),
+            batch=attempt.batch,
+            topic="in",
+            attempt=attempt.attempt,
+            clock=0,
         )
         fail(attempt)
 
     jobs.before = write_and_fail
     with pytest.raises(EngineError):
         driver.claim.operator.round()
-    assert list(driver.claim.operator.log.path.glob("kind=state/*/*")) == []
+    assert list(driver.claim.operator.log.place.folder.glob("kind=state/*/*")) == []
     assert own_ids(kafka) == {PRODUCER_ID}
     assert [request.transactional_id for request in kafka.named("InitProducerId")] == ["app-op-0", "app-op-1"]
 

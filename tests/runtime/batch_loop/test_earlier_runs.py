@@ -12,7 +12,6 @@ from tests.runtime.miniature import NAME, application
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import StateError, Unavailable
-from tidegate.contracts.naming import log_path
 from tidegate.control import ledger, revisions
 from tidegate.control.database import Database
 from tidegate.control.ledger import OperatorKey
@@ -67,19 +66,19 @@ Trace = Callable[[Application, BatchMeta, ScriptedKafka], str]
 
 
 def empty_mount_point(given: Application) -> Path:
-    away = given.lake.rename(given.lake.with_name("unmounted"))
-    given.lake.mkdir()
+    away = given.lake.folder.rename(given.lake.folder.with_name("unmounted"))
+    given.lake.folder.mkdir()
     return away
 
 
 def no_folder(given: Application) -> Path:
-    return given.lake.rename(given.lake.with_name("unmounted"))
+    return given.lake.folder.rename(given.lake.folder.with_name("unmounted"))
 
 
 def stray_files(given: Application) -> Path:
     """What a batch that was under way has left in the mount point."""
     away = empty_mount_point(given)
-    (log_path(given.lake, NAME) / "kind=state" / "partition=0").mkdir(parents=True)
+    (given.lake.folder / NAME / "kind=state" / "partition=0").mkdir(parents=True)
     return away
 
 
@@ -91,17 +90,17 @@ def test_an_operator_with_any_trace_waits_for_its_lake_and_then_continues(
     first = claimant(given, kafka).claim().meta
     said = trace(given, first, kafka)
     away = goes(given)
-    there = sorted(given.lake.rglob("*"))
+    there = sorted(given.lake.folder.rglob("*"))
     with pytest.raises(Unavailable, match=f"{NAME} has run before, but its log is not there") as refused:
         claimant(given, kafka).claim()
     assert said in str(refused.value.value)
-    assert str(log_path(given.lake, NAME)) in str(refused.value.value)
+    assert str(given.lake.folder / NAME) in str(refused.value.value)
     assert "mount" in refused.value.remedy
     assert "a new name" in refused.value.remedy
-    assert sorted(given.lake.rglob("*")) == there, "nothing was made"
-    if given.lake.exists():
-        given.lake.rename(given.lake.with_name("mount point"))
-    away.rename(given.lake)
+    assert sorted(given.lake.folder.rglob("*")) == there, "nothing was made"
+    if given.lake.folder.exists():
+        given.lake.folder.rename(given.lake.folder.with_name("mount point"))
+    away.rename(given.lake.folder)
     again = claimant(given, kafka).claim().meta
     assert (again.table_id, again.epoch) == (first.table_id, first.epoch + 1)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tests.lakes import lake_at
 from tests.metadata import described, small_meta
 from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
@@ -93,7 +94,7 @@ def table(tmp_path: Path) -> Table:
 def pinned(table: Table, **more: object) -> PinnedTable:
     """A reader that has opened the table."""
     config = OperatorConfig(kind="tally", input="in")
-    return TableSource(reader="reader", name="tally", config=config, path=table.log.path, **more).open(READER)
+    return TableSource(reader="reader", name="tally", config=config, log=table.log.lake, **more).open(READER)
 
 
 def replica(root: Path, plan: TablePlan) -> tuple[Recovered, dict[int, int]]:
@@ -159,7 +160,7 @@ def test_a_pin_at_a_foreign_optimize_stands_for_the_batch_below_it(table: Table,
     replica(tmp_path, reader.plan(PLAN))
     table.run([(1, False), (2, True)])
     newest = table.log.version
-    DeltaTable(str(table.log.path)).optimize.compact()
+    DeltaTable(str(table.log.place.folder)).optimize.compact()
     reader = pinned(table) if starts else reader
     assert reader.pin() == newest + 1
     assert (reader.inputs["tally"].version, reader.stream_time(0)) == (newest + 1, table.stream_time)
@@ -183,7 +184,7 @@ def test_a_replica_whose_files_were_vacuumed_is_rebuilt(table: Table, tmp_path: 
     added = table.log.data_files("state")
     table.compact()
     for file in added:
-        (table.log.path / file.path).unlink()
+        (table.log.place.folder / file.path).unlink()
     reader.pin()
     made, held = replica(tmp_path, reader.plan(PLAN))
     assert (made.plan.method, held) == (RecoveryMethod.REBUILD, {1: 1, 2: 1})
@@ -231,21 +232,21 @@ def test_waiting_records_continue_when_the_table_has_caught_up_or_the_wait_is_ov
 
 
 def test_a_reader_writes_its_lease_before_the_first_pin_and_while_it_runs(table: Table) -> None:
-    lease = Renewal(reader="reader", log=table.log.path, grace=10)
+    lease = Renewal(reader="reader", log=table.log.lake, grace=10)
     source = TableSource(
-        reader="reader", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path, lease=lease
+        reader="reader", name="tally", config=OperatorConfig(kind="tally", input="in"), log=table.log.lake, lease=lease
     )
     source.open(READER, 1_000)
-    assert leases.read(table.log.path, 0) == {"reader": Lease(7, 1_000, {0: -11})}
+    assert leases.read(table.log.lake, 0) == {"reader": Lease(7, 1_000, {0: -11})}
     moved = described(READER, stream_time={0: 100}, needs={0: 40})
     lease.renew(moved, 1_999)
-    assert leases.read(table.log.path, 0)["reader"].needs == {0: -11}, "once a second at most"
+    assert leases.read(table.log.lake, 0)["reader"].needs == {0: -11}, "once a second at most"
     lease.renew(moved, 2_000)
-    assert leases.read(table.log.path, 0)["reader"] == Lease(7, 2_000, {0: 40})
+    assert leases.read(table.log.lake, 0)["reader"] == Lease(7, 2_000, {0: 40})
     lease.renew(moved, 11_999)
-    assert leases.read(table.log.path, 0)["reader"].clock == 2_000
+    assert leases.read(table.log.lake, 0)["reader"].clock == 2_000
     lease.renew(moved, 12_000)
-    assert leases.read(table.log.path, 0)["reader"].clock == 12_000, "every ten at least"
+    assert leases.read(table.log.lake, 0)["reader"].clock == 12_000, "every ten at least"
 
 
 def test_a_replica_is_read_with_the_floor_of_the_pin(tmp_path: Path) -> None:
@@ -253,7 +254,7 @@ def test_a_replica_is_read_with_the_floor_of_the_pin(tmp_path: Path) -> None:
     table.put((b"A", 0), (b"B", 1), (b"C", 9))
     newest = table.log.newest()
     assert newest is not None
-    reader = TableSource(reader="reader", name="facts", config=table.config, path=table.log.path).open(READER)
+    reader = TableSource(reader="reader", name="facts", config=table.config, log=table.log.lake).open(READER)
     assert reader.plan(PLAN).floor is None, "of a log that does not tell it"
     reader.meta = described(newest, floor={0: 5})
     assert reader.plan(PLAN).floor == 5
@@ -261,7 +262,7 @@ def test_a_replica_is_read_with_the_floor_of_the_pin(tmp_path: Path) -> None:
 
 def test_a_reader_waits_for_a_table_without_a_log(tmp_path: Path) -> None:
     config = OperatorConfig(kind="tally", input="in")
-    source = TableSource(reader="reader", name="tally", config=config, path=tmp_path / "nothing")
+    source = TableSource(reader="reader", name="tally", config=config, log=lake_at(tmp_path / "nothing"))
     with pytest.raises(Unavailable, match="no log yet"):
         source.open(READER)
     new_log(tmp_path / "nothing")
@@ -270,14 +271,14 @@ def test_a_reader_waits_for_a_table_without_a_log(tmp_path: Path) -> None:
 
 
 def test_different_numbers_of_partitions_are_refused(table: Table) -> None:
-    source = TableSource(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
+    source = TableSource(reader="r", name="tally", config=pinned(table).config, log=table.log.lake)
     with pytest.raises(UserError, match="different numbers of partitions") as refused:
         source.open(described(READER, next_offset={0: 0, 1: 0}))
     assert refused.value.value == "2 and 1"
 
 
 def test_a_log_older_than_its_readers_last_version_stops_them(table: Table) -> None:
-    source = TableSource(reader="r", name="tally", config=pinned(table).config, path=table.log.path)
+    source = TableSource(reader="r", name="tally", config=pinned(table).config, log=table.log.lake)
     with pytest.raises(StateError, match="older than what r has read"):
         source.open(replace(READER, inputs={"tally": Pin(table.log.version + 1, table.log.table_id)}))
 
@@ -287,7 +288,7 @@ def test_a_different_log_under_the_table_s_name_is_refused_at_start(table: Table
     table.run([(2, True)])
     pin = Pin(table.log.version, table.log.table_id)
     replace_by_another(table, tmp_path, batches)
-    source = TableSource(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path)
+    source = TableSource(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), log=table.log.lake)
     with pytest.raises(StateError, match="not the log that r has read") as refused:
         source.open(replace(READER, inputs={"tally": pin}))
     assert pin.table_id in str(refused.value.value)
@@ -296,7 +297,7 @@ def test_a_different_log_under_the_table_s_name_is_refused_at_start(table: Table
 
 def test_a_reader_of_a_release_without_table_ids_is_accepted_and_records_the_id(table: Table) -> None:
     older = json.loads(READER.to_json()) | {"inputs": {"tally": table.log.version}}
-    source = TableSource(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), path=table.log.path)
+    source = TableSource(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), log=table.log.lake)
     pin = source.open(BatchMeta.from_json(json.dumps(older)))
     assert pin.inputs == {"tally": Pin(table.log.version, table.log.table_id)}
 
@@ -304,7 +305,7 @@ def test_a_reader_of_a_release_without_table_ids_is_accepted_and_records_the_id(
 def test_a_log_that_another_program_changed_stops_its_readers(table: Table) -> None:
     reader = pinned(table)
     foreign = rows("x").append_column("kind", pa.array(["state"])).append_column("partition", pa.array([0], pa.int32()))
-    write_deltalake(str(table.log.path), foreign, mode="append", schema_mode="merge")
+    write_deltalake(str(table.log.place.folder), foreign, mode="append", schema_mode="merge")
     with pytest.raises(StateError, match="another program changed data"):
         reader.pin()
 
@@ -315,8 +316,8 @@ def replace_by_another(table: Table, tmp_path: Path, batches: int) -> None:
     other.run([(1, True)])
     for key in range(batches):
         other.run([(key, True)])
-    table.log.path.rename(tmp_path / "former")
-    other.log.path.rename(table.log.path)
+    table.log.place.folder.rename(tmp_path / "former")
+    other.log.place.folder.rename(table.log.place.folder)
 
 
 @pytest.mark.parametrize("batches", [0, 1, 8], ids=["shorter", "as long", "longer"])
@@ -334,9 +335,9 @@ def test_a_re_created_table_stops_its_reader(table: Table, tmp_path: Path, batch
 
 def test_readers_continue_with_a_table_restored_from_a_copy(table: Table, tmp_path: Path) -> None:
     reader = pinned(table)
-    shutil.copytree(table.log.path, tmp_path / "copy", copy_function=shutil.copyfile)
-    shutil.rmtree(table.log.path)
-    (tmp_path / "copy").rename(table.log.path)
+    shutil.copytree(table.log.place.folder, tmp_path / "copy", copy_function=shutil.copyfile)
+    shutil.rmtree(table.log.place.folder)
+    (tmp_path / "copy").rename(table.log.place.folder)
     with pytest.raises(EngineError, match="no longer the one that was pinned"):
         reader.pin()
     again = reader.source.open(replace(READER, inputs=reader.inputs))
@@ -411,7 +412,7 @@ def values(state: TableHistoryState, *hours: int) -> list[bytes | None]:
 
 def test_a_running_reader_uses_the_table_s_changed_retention(tmp_path: Path) -> None:
     table = History(tmp_path, "1h")
-    reader = TableSource(reader="reader", name="facts", config=table.config, path=table.log.path).open(READER)
+    reader = TableSource(reader="reader", name="facts", config=table.config, log=table.log.lake).open(READER)
     table.put((b"A", 0), (b"B", 1))
     reader.pin()
     assert values(table.read_by(reader, tmp_path), 0, 1) == [b"A", b"B"]
@@ -427,5 +428,5 @@ def test_a_running_reader_uses_the_table_s_changed_retention(tmp_path: Path) -> 
 def test_a_reader_uses_the_table_s_configuration_in_the_log_not_that_of_its_file(tmp_path: Path) -> None:
     table = History(tmp_path, "1h")
     in_file = read(TableHistoryConfig, settings_of(table.config) | {"history_retention": "3h"})
-    reader = TableSource(reader="reader", name="facts", config=in_file, path=table.log.path).open(READER)
+    reader = TableSource(reader="reader", name="facts", config=in_file, log=table.log.lake).open(READER)
     assert reader.plan(PLAN).config == table.config

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lakes import lake_at
 from tests.metadata import described
 from tests.runtime.batch_loop.test_table_pin import PLAN, READER
 from tidegate.contracts.batch_metadata import Counts
@@ -65,16 +66,16 @@ def test_records_may_wait_until_a_batch_has_shown_that_none_does() -> None:
 
 
 def test_a_table_s_hold_combines_its_floor_and_its_readers_leases(tmp_path: Path) -> None:
-    leases.write(tmp_path, "join", Lease(3, 1_000, {0: 40}))
-    table = Readers(table="facts", log=tmp_path, rewind_window_ms=0)
+    leases.write(lake_at(tmp_path), "join", Lease(3, 1_000, {0: 40}))
+    table = Readers(table="facts", log=lake_at(tmp_path), rewind_window_ms=0)
     assert table.held(described(READER, floor={0: 15}), [0], 1_000) == ({"join": (3, 1_000)}, {0: Hold(15, 40)})
 
 
 def test_a_reader_absent_for_too_long_no_longer_counts_and_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    leases.write(tmp_path, "join", Lease(3, 0, {0: 40}))
-    table = Readers(table="facts", log=tmp_path, rewind_window_ms=7_200_000)
+    leases.write(lake_at(tmp_path), "join", Lease(3, 0, {0: 40}))
+    table = Readers(table="facts", log=lake_at(tmp_path), rewind_window_ms=7_200_000)
     with caplog.at_level(logging.WARNING, "tidegate"):
         for _ in range(2):
             assert table.held(READER, [0], 7_200_001) == ({}, {0: Hold(NEVER, ALWAYS)})
@@ -84,7 +85,7 @@ def test_a_reader_absent_for_too_long_no_longer_counts_and_is_logged_once(
 
 
 def test_dropping_versions_that_a_reader_needs_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    table, plan = Readers(table="facts", log=tmp_path, rewind_window_ms=0), replace(PLAN, hold=Hold(10, 40))
+    table, plan = Readers(table="facts", log=lake_at(tmp_path), rewind_window_ms=0), replace(PLAN, hold=Hold(10, 40))
     with caplog.at_level(logging.WARNING, "tidegate"):
         table.log_dropped_versions([plan], [replace(RESULT, floor=40)], 5)
         assert caplog.records == []

@@ -43,7 +43,7 @@ def problems_of(tmp_path, content):
 
 def test_paths_are_relative_to_the_file(tmp_path):
     application = load(written(tmp_path, GOOD))
-    assert (application.lake, application.state) == (tmp_path / "lake", tmp_path / "state")
+    assert (application.lake.folder, application.state) == (tmp_path / "lake", tmp_path / "state")
     assert application.keep_output == 30 * 86_400_000
 
 
@@ -175,10 +175,8 @@ def test_a_line_that_is_not_yaml_is_named_and_not_shown(tmp_path):
 
 
 URLS = (
-    "s3://bucket/lake",
     "s3a://bucket/lake",
     "S3://bucket/lake",
-    "gs://bucket/lake",
     "abfss://lake@account.dfs.core.windows.net/lake",
     "hdfs:/lake",
     "dbfs:/lake",
@@ -191,11 +189,37 @@ URLS = (
 @pytest.mark.parametrize("url", URLS)
 def test_a_url_is_not_accepted_as_a_folder(tmp_path, name, url):
     problem = problems_of(tmp_path, GOOD | {name: url})[name]
-    assert "a URL, not a folder" in problem.cause
+    assert "a URL" in problem.cause
     assert "name a folder" in problem.remedy
     assert problem.value == url
 
 
 def test_a_url_in_the_environment_is_not_accepted_as_a_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("TIDEGATE_LAKE", "s3://bucket/lake")
+    monkeypatch.setenv("TIDEGATE_LAKE", "hdfs://namenode/lake")
     assert "lake" in problems_of(tmp_path, GOOD)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/lake", "gs://bucket/lake/", "az://container/lake"])
+def test_a_lake_can_be_in_an_object_store(tmp_path, url):
+    lake = load(written(tmp_path, GOOD | {"lake": url})).lake
+    assert (str(lake), lake.is_local) == (url.rstrip("/"), False)
+
+
+def test_options_of_a_lake_go_with_its_place_and_a_file_of_secrets_is_relative_to_the_file(tmp_path):
+    options = {"endpoint": "http://127.0.0.1:9000", "secret_file": "keys"}
+    lake = load(written(tmp_path, GOOD | {"lake": "s3://bucket/lake", "lake_options": options})).lake
+    assert dict((lake / "op").options) == {"endpoint": "http://127.0.0.1:9000", "secret_file": str(tmp_path / "keys")}
+
+
+@pytest.mark.parametrize(
+    ("lake", "options"),
+    [
+        ("lake", {"profile": "prod"}),
+        ("s3://bucket/lake", {"secret_access_key": "x"}),
+        ("gs://b/lake", {"endpoint": "x"}),
+        ("az://b/lake", {"profile": "p"}),
+    ],
+)
+def test_options_that_the_lake_does_not_have_are_refused(tmp_path, lake, options):
+    problem = problems_of(tmp_path, GOOD | {"lake": lake, "lake_options": options})["lake_options"]
+    assert problem.remedy

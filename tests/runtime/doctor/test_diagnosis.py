@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.lakes import lake_at
 from tests.runtime.miniature import NAME, application
 from tests.state.logs import meta
 from tidegate.cli.main import main
@@ -44,7 +45,7 @@ def plant(folder: Path) -> None:
     """A log that was never compacted, a damaged state of a former table, a driver that failed, one that is silent."""
     given = application(folder)
     schema = log_schema(operator_for(given.operators[NAME]).columns)
-    log = OperatorLog.open(given.lake / NAME, NAME, schema, create=True)
+    log = OperatorLog.open(lake_at(given.lake.folder / NAME), NAME, schema, create=True)
     log.commit(meta(log, 3_000, operator=NAME), [])
     with LocalState.lock(given.state / "app", 0, operator=NAME, table_id="former", token=(1, 1)) as local:
         local.begin(1, 1, "a")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.lakes import entry_path, lake_at
 from tests.runtime.miniature import NAME, application
 from tests.state.logs import commit_rows, meta, rows
 from tidegate.contracts.batch_metadata import BatchMeta
@@ -21,7 +23,6 @@ from tidegate.runtime.doctor.lake import CHECKS, DISK_CHECKS, Disk, Log
 from tidegate.state import leases
 from tidegate.state.alignment_decisions import Lease
 from tidegate.state.delta_log.attempt_files import write_rows
-from tidegate.state.delta_log.log_entries import entry_path
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.protocol_decisions import MAX_BATCHES
 from tidegate.state.upkeep.orphans import MIN_AGE_MS
@@ -36,9 +37,9 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.application: Application = application(folder)
-        self.path = self.application.lake / NAME
+        self.path = self.application.lake.folder / NAME
         schema = log_schema(operator_for(self.application.operators[NAME]).columns)
-        self.log = OperatorLog.open(self.path, NAME, schema, create=True)
+        self.log = OperatorLog.open(lake_at(self.path), NAME, schema, create=True)
 
     def commit(self, **more: Any) -> BatchMeta:
         newest = self.log.newest()
@@ -71,7 +72,7 @@ def test_an_operator_that_has_not_run_has_no_log_and_no_finding(tmp_path: Path) 
 def test_a_truncated_entry_is_reported_with_its_file(world: World) -> None:
     world.commit()
     world.commit()
-    torn = entry_path(world.path, world.log.version)
+    torn = entry_path(world.log.lake, world.log.version)
     torn.write_bytes(b"")
     [(problem, value, remedy)] = found(world.seen())
     assert "empty or truncated" in problem
@@ -80,7 +81,7 @@ def test_a_truncated_entry_is_reported_with_its_file(world: World) -> None:
 
 
 def test_a_log_of_a_different_format_is_reported(world: World) -> None:
-    first = entry_path(world.path, 0)
+    first = entry_path(world.log.lake, 0)
     first.write_text(first.read_text().replace('"tidegate.format":"2"', '"tidegate.format":"99"'))
     [(problem, value, _)] = found(world.seen())
     assert problem == "the operator log has a different format"
@@ -88,7 +89,7 @@ def test_a_log_of_a_different_format_is_reported(world: World) -> None:
 
 
 def test_a_log_of_a_different_operator_is_reported(world: World) -> None:
-    world.path.rename(world.application.lake / "other")
+    world.path.rename(world.application.lake.folder / "other")
     config = world.application.operators[NAME]
     other = world.application.model_copy(update={"operators": {"other": config}})
     [(problem, _, remedy)] = found(lake.collect_logs(other)["other"])
@@ -99,7 +100,7 @@ def test_a_log_of_a_different_operator_is_reported(world: World) -> None:
 def test_a_log_that_another_program_changed_is_reported(world: World) -> None:
     world.commit()
     world.commit()
-    foreign = entry_path(world.path, world.log.version + 1)
+    foreign = entry_path(world.log.lake, world.log.version + 1)
     file = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
     foreign.write_text('{"add":' + str(file).replace("'", '"').replace("True", "true") + "}\n")
     [(problem, value, remedy)] = found(world.seen())
@@ -140,13 +141,14 @@ def test_a_log_that_is_never_compacted_is_reported_with_the_command(world: World
 
 
 def test_files_that_no_commit_names_are_counted_once_they_are_old(world: World) -> None:
-    commit_rows(world.log, 0, {("state", 0): rows("a")}, operator=NAME)
-    lost = write_rows(world.path, "state", 0, rows("b", "c"), batch=1, topic="t", attempt="dead", sync=False)
+    old_ms = SYSTEM_CLOCK.now_ms() - 2 * MIN_AGE_MS
+    commit_rows(world.log, 0, {("state", 0): rows("a")}, operator=NAME, clock=SYSTEM_CLOCK.now_ms())
+    lost = write_rows(world.log.lake, "state", 0, rows("b", "c"), batch=1, topic="t", attempt="dead", clock=0)
     world.commit(clock=SYSTEM_CLOCK.now_ms())
     assert found(world.seen()) == [], "a running attempt's files are nobody's business"
-    file, old_s = world.path / lost.path, (SYSTEM_CLOCK.now_ms() - 2 * MIN_AGE_MS) / 1_000
-    for path in (file, *(world.path / "_delta_log").glob("*.json")):
-        os.utime(path, (old_s, old_s))
+    file = world.path / lost.path
+    for entry in (world.path / "_delta_log").glob("*.json"):
+        entry.write_text(re.sub(r'"timestamp":\d+', f'"timestamp":{old_ms}', entry.read_text()))
     [(problem, value, remedy)] = found(world.seen())
     assert "failed attempts" in problem
     assert value.startswith("1 files, ")
@@ -193,9 +195,9 @@ def test_disks_are_checked_where_the_folders_would_be_created(tmp_path: Path) ->
 def test_a_reader_absent_for_longer_than_the_rewind_window_is_reported_with_its_lease(world: World) -> None:
     world.commit()
     now_ms, window_ms = SYSTEM_CLOCK.now_ms(), world.application.operators[NAME].rewind_window
-    leases.write(world.path, "here", Lease(1, now_ms - window_ms + 60_000, {0: 5}))
-    leases.write(world.path, "gone", Lease(1, now_ms - 2 * window_ms, {0: 5}))
+    leases.write(world.log.lake, "here", Lease(1, now_ms - window_ms + 60_000, {0: 5}))
+    leases.write(world.log.lake, "gone", Lease(1, now_ms - 2 * window_ms, {0: 5}))
     [(problem, value, remedy)] = found(world.seen())
     assert problem == "the table no longer waits for a join that is not running"
     assert value.startswith("gone, for ")
-    assert str(leases.path_of(world.path, "gone")) in remedy
+    assert str(world.path / leases.key_of("gone")) in remedy

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.lakes import lake_at
 from tests.runtime.miniature import NAME, application
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import EngineError, UserError
@@ -110,21 +111,33 @@ def test_the_origin_is_appended_to_the_record_s_own_headers() -> None:
 
 
 def test_a_run_is_recorded_from_its_beginning_and_numbers_continue(tmp_path: Path) -> None:
-    runs = Redriven(tmp_path)
-    with runs.locked():
-        first = runs.begin([(0, 4), (1, 7)])
-        assert runs.pending() == [first]
-        runs.finish(first, first.places)
-        second = runs.begin([(1, 9)])
-        runs.finish(second, frozenset())
-        third = runs.begin([(2, 5)])
+    runs = Redriven(lake_at(tmp_path))
+    first = runs.begin(runs.next_number(), [(0, 4), (1, 7)])
+    assert runs.pending() == [first]
+    runs.finish(first, first.places)
+    second = runs.begin(runs.next_number(), [(1, 9)])
+    runs.finish(second, frozenset())
+    third = runs.begin(runs.next_number(), [(2, 5)])
     assert (first.number, second.number, third.number) == (1, 2, 3)
     assert (runs.pending(), runs.places()) == ([third], {(0, 4), (1, 7), (2, 5)})
 
 
-def test_two_redrives_cannot_run_at_the_same_time(tmp_path: Path) -> None:
-    with Redriven(tmp_path).locked(), pytest.raises(UserError, match="another redrive"), Redriven(tmp_path).locked():
-        pass
+def test_runs_that_were_recorded_before_runs_were_claimed_are_finished(tmp_path: Path) -> None:
+    runs = Redriven(lake_at(tmp_path))
+    runs.finish(runs.begin(1, [(0, 4)]), frozenset({(0, 4)}))
+    (tmp_path / "_redriven" / "000001.pending.parquet").unlink()
+    assert (runs.pending(), runs.places(), runs.next_number()) == ([], {(0, 4)}, 2)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_of_two_redrives_that_were_planned_at_the_same_time_one_is_refused(tmp_path: Path, finished: bool) -> None:
+    runs = Redriven(lake_at(tmp_path))
+    number = runs.next_number()
+    run = runs.begin(number, [(0, 4)])
+    if finished:
+        runs.finish(run, run.places)
+    with pytest.raises(UserError, match="another redrive"):
+        runs.begin(number, [(0, 4)])
 
 
 @given(PLACES, st.dictionaries(st.integers(0, 3), st.sampled_from([format_mark("t", 3), format_mark("t", 2), "x"])))
@@ -151,7 +164,9 @@ def sender(kafka: ScriptedKafka, tmp_path: Path) -> Redriving:
     """Of an operator that has refused two records in partition 0 (one late, one rejected) and one in partition 1."""
     given = application(tmp_path)
     config = given.operators[NAME]
-    log = OperatorLog.open(tmp_path / "lake" / NAME, NAME, log_schema(operator_for(config).columns), create=True)
+    log = OperatorLog.open(
+        lake_at(tmp_path / "lake" / NAME), NAME, log_schema(operator_for(config).columns), create=True
+    )
     begun = first_meta(NAME, log.table_id, 0, "in", {0: 0, 1: 0})
     meta = after_claim(begun, attempt="a", clock=0, config="", topics={})
     files = [
@@ -175,15 +190,16 @@ def _written(log: OperatorLog, kind: str, partition: int, records: list[tuple[by
             "cause": pa.array([CAUSES[0]] * len(records), pa.string()),
         }
     )
-    return write_rows(log.path, kind, partition, rows, batch=0, topic="in", attempt="a")
+    return write_rows(log.lake, kind, partition, rows, batch=0, topic="in", attempt="a", clock=0)
 
 
 def redrive(sender: Redriving, *, again: bool = False, **choice: Any) -> int:
     """How many were sent."""
-    with sender.plan(Choice(**choice), to=None, again=again) as planned:
-        if planned.rows.num_rows:
-            sender.send(planned)
-        return planned.rows.num_rows
+    sender.settle()
+    planned = sender.plan(Choice(**choice), to=None, again=again)
+    if planned.rows.num_rows:
+        sender.send(planned)
+    return planned.rows.num_rows
 
 
 def sent(kafka: ScriptedKafka) -> list[Row]:
@@ -229,6 +245,29 @@ def test_the_next_redrive_sends_what_an_interrupted_one_did_not(kafka: ScriptedK
     assert redrive(sender) == 1
     assert [row.value for row in sent(kafka)] == [b"other"]
     assert kafka.names[:3] == ["InitProducerId", "InitProducerId", "OffsetFetch"]
+
+
+def test_a_run_that_was_taken_over_sends_nothing_more(
+    kafka: ScriptedKafka, sender: Redriving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """partition 0 --- another redrive settles this run, and sends the rest --- partition 1: refused"""
+    planned, counts = sender.plan(Choice(), to=None, again=False), list[int]()
+    real = Redriving._send_partition
+
+    def overlapped(self: Redriving, topic: str, partition: int, *given: Any) -> None:
+        if partition == 1 and not counts:
+            for request in kafka.named("TxnOffsetCommit"):
+                place = request.topics[0].partitions[0]
+                kafka.marks[place.partition_index] = (place.committed_offset, place.committed_metadata)
+            counts.append(0)
+            counts.append(redrive(sender))
+        real(self, topic, partition, *given)
+
+    monkeypatch.setattr(Redriving, "_send_partition", overlapped)
+    with pytest.raises(UserError, match="taken over"):
+        sender.send(planned)
+    assert counts == [0, 1]
+    assert sorted(row.value for row in sent(kafka)) == [b"late", b"other", b"rejected"]
 
 
 def test_the_topic_needs_at_least_the_partitions_of_the_records(kafka: ScriptedKafka, sender: Redriving) -> None:

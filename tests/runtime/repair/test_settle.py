@@ -8,6 +8,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.lakes import lake_at
 from tests.living_driver import living_driver
 from tests.runtime.miniature import NAME, application, use_broker
 from tests.runtime.publishing.test_publication import emissions, marks_sent, payloads
@@ -15,14 +16,11 @@ from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.state.logs import commit_rows
 from tidegate.cli.main import main
 from tidegate.contracts.log_schema import log_schema
-from tidegate.contracts.naming import log_path
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.publishing import publication
 from tidegate.runtime.repair.settle import NothingUndecided, settle
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.lake.opening import open_lake
-from tidegate.state.lake.place import Place
 
 pytestmark = pytest.mark.fast
 
@@ -42,7 +40,7 @@ def here(tmp_path: Path) -> Application:
     """An operator of which both partitions have output in batch 1."""
     made = application(tmp_path)
     columns = operator_for(made.operators[NAME]).columns
-    log = OperatorLog.open(log_path(made.lake, NAME), NAME, log_schema(columns), create=True)
+    log = OperatorLog.open(lake_at(made.lake.folder / NAME), NAME, log_schema(columns), create=True)
     commit_rows(
         log,
         1,
@@ -57,7 +55,7 @@ def here(tmp_path: Path) -> Application:
 
 
 def newest(of: Application):
-    return OperatorLog.at(log_path(of.lake, NAME), None).newest()
+    return OperatorLog.at(lake_at(of.lake.folder / NAME), None).newest()
 
 
 @pytest.mark.parametrize(("published", "due"), [(True, 0), (False, 2)])
@@ -97,7 +95,7 @@ def test_settle_requires_a_decision_and_a_stopped_driver(
     said = {"application": "app", "lake": "lake", "keep_output": "forever", "kafka": {"bootstrap.servers": "nowhere:1"}}
     file.write_text(yaml.safe_dump({**said, "operators": {NAME: operator}}))
     assert "--published or --unpublished" in CliRunner().invoke(main, ["settle", str(file), NAME]).output
-    with living_driver(open_lake(Place.of(log_path(here.lake, NAME)))):
+    with living_driver(lake_at(here.lake.folder / NAME)):
         refused = CliRunner().invoke(main, ["settle", str(file), NAME, "--published"])
     assert "process 77 on head" in refused.output and "tidegate stop" in refused.output
     done = CliRunner().invoke(main, ["settle", str(file), NAME, "--published"])

@@ -3,60 +3,67 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.lakes import lake_at
 from tests.runtime.miniature import Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.batch_loop.driver import InDoubt
 from tidegate.runtime.spark.lake_probe import ProbeResult, answer_probe, check_shared
-from tidegate.state.delta_log.log_entries import STAGING
+from tidegate.state.lake.port import Lake
+from tidegate.state.lake.posix_lake import STAGING
 
 pytestmark = pytest.mark.fast
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
+def log(tmp_path: Path) -> Lake:
     (made := tmp_path / "lake" / "op").mkdir(parents=True)
-    return made
+    return lake_at(made)
 
 
-def here(probe: Path) -> list[ProbeResult]:
-    return [answer_probe(probe), answer_probe(probe)]
+def here(log: Lake, probe: str) -> list[ProbeResult]:
+    return [answer_probe(log, probe), answer_probe(log, probe)]
 
 
-def nowhere(probe: Path) -> list[ProbeResult]:
+def nowhere(log: Lake, probe: str) -> list[ProbeResult]:
     """The lake is not mounted on the second executor."""
-    return [answer_probe(probe), answer_probe(elsewhere(probe))]
+    return [answer_probe(log, probe), answer_probe(elsewhere(log), probe)]
 
 
-def on_a_copy(probe: Path) -> list[ProbeResult]:
+def on_a_copy(log: Lake, probe: str) -> list[ProbeResult]:
     """The second executor has a copy of the driver's lake."""
-    shutil.copytree(probe.parent, elsewhere(probe).parent)
-    return [answer_probe(probe), answer_probe(elsewhere(probe))]
+    shutil.copytree(log.place.folder, elsewhere(log).place.folder)
+    return [answer_probe(log, probe), answer_probe(elsewhere(log), probe)]
 
 
-def elsewhere(probe: Path) -> Path:
-    return Path(str(probe).replace("/lake/", "/elsewhere/"))
+def elsewhere(log: Lake) -> Lake:
+    return lake_at(Path(str(log.place).replace("/lake/", "/elsewhere/")))
 
 
-def test_a_shared_lake_passes_the_check_which_leaves_no_file(log: Path) -> None:
-    check_shared(log, here)
-    assert list((log / STAGING).iterdir()) == []
+def left(log: Lake) -> list[str]:
+    return [found.key for found in log.list_after(STAGING)]
+
+
+def test_a_shared_lake_passes_the_check_which_leaves_no_file(log: Lake) -> None:
+    check_shared(log, partial(here, log))
+    assert left(log) == []
 
 
 @pytest.mark.parametrize(
     ("executors", "problem"), [(nowhere, "does not see what the driver wrote"), (on_a_copy, "the driver does not see")]
 )
-def test_an_executor_with_a_different_lake_is_refused_and_named(log: Path, executors, problem: str) -> None:
+def test_an_executor_with_a_different_lake_is_refused_and_named(log: Lake, executors, problem: str) -> None:
     with pytest.raises(EngineError, match="do not share the lake") as refused:
-        check_shared(log, executors)
+        check_shared(log, partial(executors, log))
     assert problem in str(refused.value.value)
     assert "process" in str(refused.value.value)
     assert "same path" in refused.value.remedy
-    assert list((log / STAGING).iterdir()) == []
+    assert left(log) == []
 
 
 def test_a_driver_checks_the_lake_once_before_its_first_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests.lakes import lake_at
 from tests.patience import wait_for
 from tidegate import SuppressionRules
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.naming import log_path
 from tidegate.runtime.spark.session import start_session
 from tidegate.spark import start
 from tidegate.state import earlier_batches
@@ -78,7 +78,7 @@ class Place:
 
     def log(self) -> OperatorLog:
         """The log as it is now."""
-        return OperatorLog.at(log_path(self.folder / "lake", NAME), None)
+        return OperatorLog.at(lake_at(self.folder / "lake" / NAME), None)
 
     def metas(self) -> list[BatchMeta]:
         """Every batch's metadata, oldest first."""

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import tidegate.spark
 from tests.hypothesis_profile import sized
+from tests.lakes import lake_at
 from tests.runtime.stream.conftest import records_in
 from tests.runtime.stream.plain_spark import Frame, PlainColumns, PlainContext, PlainSpark, partition_of
 from tidegate.contracts.config import OperatorRules
@@ -79,7 +80,7 @@ class Stream:
 
     def log(self) -> OperatorLog:
         """The log as it is now."""
-        return OperatorLog.at(self.folder / "lake" / "updates", None)
+        return OperatorLog.at(lake_at(self.folder / "lake" / "updates"), None)
 
     def outputs(self) -> dict[str, list[dict[str, Any]]]:
         """What the operator did, whatever the batches were."""
@@ -272,8 +273,9 @@ def test_a_failed_attempt_leaves_no_file_and_the_next_one_starts_from_a_new_clai
     stream = Stream(HELD, tmp_path).start(Failing(2))
     stream.batch([Row(b"a", b"1", 0, 0), Row(b"b", b"1", 1, 0)])
     assert [meta.action for meta in earlier_batches.metas(stream.log())] == ["claim", "claim", "claim", "batch"]
+    folder = stream.log().place.folder
     named = {file.path for kind in ("meta", "state", "emission") for file in stream.log().data_files(kind)}
-    assert {str(path.relative_to(stream.log().path)) for path in stream.log().path.glob("kind=*/*/*")} == named
+    assert {str(path.relative_to(folder)) for path in folder.glob("kind=*/*/*")} == named
     assert sum(known.totals.held for known in stream.driver.newest.partitions.values()) == 2
 
 
@@ -338,7 +340,7 @@ def test_a_different_number_of_partitions_is_refused(tmp_path):
     assert "partitions=2" in refused.value.remedy
 
 
-@pytest.mark.parametrize("name", ["lake", "state", "checkpoint"])
+@pytest.mark.parametrize("name", ["state", "checkpoint"])
 def test_a_url_is_not_accepted_as_a_stream_s_folder(name):
     folders = {"lake": "lake", "state": "state", "checkpoint": "checkpoint"} | {name: "s3://bucket/folder"}
     with pytest.raises(ConfigurationError) as refused:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.lakes import lake_at
 from tests.runtime.miniature import use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.batch_metadata import Counts
@@ -74,7 +75,7 @@ class StandIn:
 @pytest.fixture
 def attempt(tmp_path: Path) -> KafkaAttempt:
     log = OperatorLog.open(
-        tmp_path / "lake" / OPERATOR, OPERATOR, log_schema(operator_for(CONFIG).columns), create=True
+        lake_at(tmp_path / "lake" / OPERATOR), OPERATOR, log_schema(operator_for(CONFIG).columns), create=True
     )
     return KafkaAttempt(
         operator=OPERATOR,
@@ -90,7 +91,7 @@ def attempt(tmp_path: Path) -> KafkaAttempt:
             windows=None,
         ),
         kafka={},
-        log=log.path,
+        log=log.lake,
         version=log.version,
         table_id=log.table_id,
         state=tmp_path / "state",
@@ -152,9 +153,9 @@ def test_a_task_that_spark_retries_refuses_to_run(attempt: KafkaAttempt, monkeyp
 def test_a_superseded_task_reads_and_writes_nothing(attempt: KafkaAttempt) -> None:
     ran(replace(attempt, epoch=2, attempt="newer"), StandIn())
     before, port = header(attempt), StandIn()
-    files = sorted(attempt.log.rglob("*.parquet"))
+    files = sorted(attempt.log.place.folder.rglob("*.parquet"))
     assert isinstance(failed(attempt, port), Superseded)
-    assert (header(attempt), port.reads, sorted(attempt.log.rglob("*.parquet"))) == (before, [], files)
+    assert (header(attempt), port.reads, sorted(attempt.log.place.folder.rglob("*.parquet"))) == (before, [], files)
 
 
 def test_a_failed_fetch_never_damages_a_local_state(attempt: KafkaAttempt) -> None:
@@ -301,7 +302,7 @@ def test_a_record_at_a_reused_offset_is_a_separate_row(attempt: KafkaAttempt) ->
     assert isinstance(done, PartitionResult)
     assert done.next_offset == 1
     [emission] = [file for file in done.files if file.kind == "emission"]
-    assert pq.read_table(attempt.log / emission.path)["offset"].to_pylist() == [7]
+    assert pq.read_table(attempt.log.place.folder / emission.path)["offset"].to_pylist() == [7]
 
 
 def test_a_partition_stopped_by_a_limit_names_an_offset_of_the_input(attempt: KafkaAttempt) -> None:

@@ -37,7 +37,7 @@ def test_a_data_file_is_read_by_ranges_or_as_a_whole(
 def test_ranges_read_like_a_file(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, reads: list[tuple[int, int]]
 ) -> None:
-    lake = open_lake(Place.of(tmp_path_factory.getbasetemp() / "ranges"))
+    lake = open_lake(Place.of(tmp_path_factory.getbasetemp()))
     lake.put_if_absent("exists", b"")
     lake.put("object", content)
     found, expected = as_files._Ranges(lake, "object", len(content)), io.BytesIO(content)

@@ -47,7 +47,9 @@ def test_only_a_relative_path_starts_at_the_folder_of_the_configuration() -> Non
     assert Place.of("s3://bucket/lake").within(Path("/conf")) == Place.of("s3://bucket/lake")
 
 
-@pytest.mark.parametrize("url", ["hdfs://namenode/lake", "https://example.com/lake", "s3://", "s3:///lake"])
+@pytest.mark.parametrize(
+    "url", ["hdfs://namenode/lake", "hdfs:/lake", "S3://bucket/lake", "https://example.com/lake", "s3://", "s3:///lake"]
+)
 def test_a_url_of_another_storage_or_without_a_bucket_is_refused(url: str) -> None:
     assert problem_of(Place.of(url)) is not None
 

@@ -23,12 +23,12 @@ from tidegate.cli.reports.graces import (
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import format_duration_ms
-from tidegate.contracts.naming import log_path
 from tidegate.devkit.charts import Bar, bar_chart
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.telemetry.batch_metrics import Metrics
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
+from tidegate.state.lake.opening import open_lake
 
 _BAR_WIDTH = 30
 
@@ -71,12 +71,12 @@ def _config(application: Application, operator: str) -> OperatorConfig:
 
 
 def _lateness(application: Application, operator: str) -> Lateness:
-    path = log_path(application.lake, operator)
-    if not has_version(path, None):
+    log = open_lake(application.lake / operator)
+    if not has_version(log, None):
         raise UserError(
-            "the operator has no log yet", value=path, remedy=f"run it: tidegate run FILE --operator {operator}"
+            "the operator has no log yet", value=log.place, remedy=f"run it: tidegate run FILE --operator {operator}"
         )
-    newest = OperatorLog.at(path, None).newest()
+    newest = OperatorLog.at(log, None).newest()
     lateness = lateness_of({} if newest is None else Metrics.after(newest).report())
     if lateness.records == 0:
         raise UserError(

@@ -28,7 +28,7 @@ def command(file: Path, query: str, version: int | None, as_json: bool) -> None:
     from tidegate.runtime.spark.session import open_session
     from tidegate.spark import query as rows_of
 
-    with open_session("tidegate sql", "local[*]") as spark:
+    with open_session("tidegate sql", "local[*]", application.lake) as spark:
         show(rows_of(spark, application, query, version), as_json)
 
 

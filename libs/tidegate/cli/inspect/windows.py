@@ -12,7 +12,6 @@ from rich.table import Table
 
 from tidegate.application.target import load
 from tidegate.cli.inspect.sql import readable
-from tidegate.contracts.naming import log_path
 from tidegate.operators.registry import kinds_where
 from tidegate.runtime.configuration.application import select_operators
 from tidegate.state.committed_windows import CommittedWindows, Window
@@ -38,7 +37,7 @@ def command(
     """
     application = load(file)
     select_operators(application, name, kinds_where("holds_windows"))
-    windows = CommittedWindows(log_path(application.lake, name), asked.pop("version"))
+    windows = CommittedWindows(application.lake / name, asked.pop("version"))
     if key is not None:
         found = windows.fetch(key.encode(), **asked)
     else:

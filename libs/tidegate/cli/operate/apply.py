@@ -15,12 +15,12 @@ from tidegate.cli.shared import json_option, show, wants_json
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import parse_duration_ms
-from tidegate.contracts.naming import log_path
 from tidegate.runtime.configuration.application import Application, config_hash, settings_of
 from tidegate.runtime.doctor.change_preview import ChangePreview, as_logs_go_on
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.opening import open_lake
 from tidegate.state.lease_decisions import Life
 
 POLL_S = 0.1
@@ -104,7 +104,7 @@ def _end_of_driver(application: Application, name: str) -> str:
 
 
 def _log(application: Application, name: str) -> OperatorLog:
-    return OperatorLog.at(log_path(application.lake, name), None)
+    return OperatorLog.at(open_lake(application.lake / name), None)
 
 
 def _show(name: str, done_by: str, applied: BatchMeta | None) -> None:

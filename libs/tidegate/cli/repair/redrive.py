@@ -84,9 +84,11 @@ def command(
         key=None if key is None else key.encode(),
     )
     redriving = Redriving(application, name, _progress)
-    with redriving.plan(choice, to=to, again=again) as redrive:
-        if not dry_run:
-            _send(redriving, redrive)
+    if not dry_run:
+        redriving.settle()
+    redrive = redriving.plan(choice, to=to, again=again)
+    if not dry_run:
+        _send(redriving, redrive)
     show(_as_json(name, redrive, dry_run), _as_text(redrive, dry_run))
 
 

@@ -21,7 +21,6 @@ from tidegate.runtime.batch_loop.next_metadata import after_compaction
 from tidegate.runtime.environment import Background
 from tidegate.runtime.spark.jobs import Jobs
 from tidegate.runtime.threads import in_background
-from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.protocol_decisions import MAX_BATCHES, compaction_due
 from tidegate.state.upkeep.cleanup import clean_up
@@ -32,6 +31,7 @@ from tidegate.state.upkeep.compaction import (
     Rewritten,
     commit,
     compact,
+    discard,
     prepare,
 )
 
@@ -55,8 +55,8 @@ class Rewriting:
     def drop(self) -> None:
         """Stop the compaction, wait for its end, and delete the files that it wrote."""
         self.stopped.set()
-        self.answer.exception()
-        delete_attempt(self.log.path, self.planned.batch, self.planned.attempt)
+        if self.answer.exception() is None:  # one that failed has deleted its files itself
+            discard(self.log, self.answer.result())
 
 
 @dataclass(kw_only=True)

@@ -14,7 +14,7 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import Fenced, StateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.log_schema import log_schema
-from tidegate.contracts.naming import group_id, log_path
+from tidegate.contracts.naming import group_id
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop import preflight
@@ -35,9 +35,9 @@ from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.publishing import topics
 from tidegate.runtime.publishing.publication import NoPublication, Publication
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
-from tidegate.state import disk
 from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.port import Lake
 
 
 class Overtaken(Fenced):
@@ -118,19 +118,20 @@ class Claimant:
         return Claimed(log=self._log, config=self._config, meta=self._newest, publication=self._published_to(wanted))
 
     def _open_log(self) -> OperatorLog:
-        path = log_path(self._application.lake, self._name)
+        log = self._log_lake()
         if self._attempts:
-            check_log_exists(path)
+            check_log_exists(log)
         schema = log_schema(operator_for(self._config).columns)
-        lake, clock = self._environment.lake, self._environment.clock
-        return OperatorLog.open(path, self._name, schema, create=not self._attempts, lake=lake, clock=clock)
+        clock = self._environment.clock
+        return OperatorLog.open(log, self._name, schema, create=not self._attempts, clock=clock)
+
+    def _log_lake(self) -> Lake:
+        return self._environment.lake(self._application.lake / self._name)
 
     def _refuse_second_log(self, starts: Mapping[int, int]) -> None:
-        path = log_path(self._application.lake, self._name)
-        with disk.disk_errors(path):
-            begins = not self._attempts and newest_version(path) is None
-        if begins:
-            refuse_second_log(self._name, path, self._traces(starts))
+        log = self._log_lake()
+        if not self._attempts and newest_version(log) is None:
+            refuse_second_log(self._name, log.place, self._traces(starts))
 
     def _traces(self, starts: Mapping[int, int]) -> Iterator[str]:
         """Yield what an earlier run of the operator has left outside of the lake."""

@@ -44,9 +44,8 @@ from tidegate.runtime.task.results import results_of
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.state import earlier_batches
-from tidegate.state.delta_log.attempt_files import delete_attempt
+from tidegate.state.delta_log.attempt_files import delete_attempt, folders_of
 from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.delta_log.log_entries import check_log_exists
 from tidegate.state.protocol_decisions import Commit, RecoveryMethod
 
 lines = logging.getLogger("tidegate")
@@ -94,7 +93,7 @@ class ClaimedOperator:
         self._compacting, self._driver, self._kafka = compacting, driver, driver.kafka
         self._clock = driver.environment.clock
         self._table: PinnedTable | NoTable = NoTable()
-        self._readers = readers_of(application, self.name)
+        self._readers = readers_of(application, self.name, self.log.lake)
         self._lineage: dict[int, list[Commit]] = {}
         self._seconds: dict[str, float] = {}
         self._bytes_per_partition = pace.FIRST_BYTES
@@ -104,8 +103,8 @@ class ClaimedOperator:
         """Read the lineage of local states, which count as unready until they were recovered, and pin the table."""
         self._driver.recorder.note(self.newest)
         self._lineage = earlier_batches.lineage(self.log, self.newest)
-        lake = self._driver.environment.lake
-        self._table = open_table(self._application, self.name, self.newest, self._clock.now_ms(), lake)
+        lake, now = self._driver.environment.lake, self._clock.now_ms()
+        self._table = open_table(self._application, self.name, self.newest, now, lake)
         self._driver.recovering.mark_unready()
 
     # ---- rounds
@@ -115,7 +114,7 @@ class ClaimedOperator:
 
         In the same round, advance background work: recoveries, offset commits, compactions.
         """
-        check_log_exists(self.log.path)
+        self.log.check_own_entry()
         # rule: settled-before-plan
         self.publication.clear_up(self.newest)
         # rule: recover-before-attempt/batch
@@ -350,7 +349,8 @@ class ClaimedOperator:
 
     def _clean_up(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> None:
         # rule: failed-attempt-files
-        delete_attempt(self.log.path, attempt.batch, attempt.attempt)
+        folders = folders_of([plan.partition for plan in plans])
+        delete_attempt(self.log.lake, attempt.batch, attempt.attempt, folders)
         # rule: recover-before-attempt/failed
         self._driver.recovering.mark_unready(plan.partition for plan in plans)
         # rule: init-after-failure
@@ -366,7 +366,7 @@ class ClaimedOperator:
             topic=self._config.input,
             route=self.publication.route,
             kafka=self._application.kafka,
-            log=self.log.path,
+            log=self.log.lake,
             version=self.log.version,
             table_id=self.log.table_id,
             state=self._application.state / self._application.application,

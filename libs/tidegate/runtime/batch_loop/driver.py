@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import EngineError, Fenced, StartOver, Superseded, TidegateError, Unavailable, UserError
-from tidegate.contracts.naming import log_path
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.background_compaction import Compacting
@@ -36,8 +35,6 @@ from tidegate.runtime.telemetry.driver_status import DriverStatusFile, one_line
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.observation import Observation
 from tidegate.state.driver_requests import Request
-from tidegate.state.lake.opening import open_lake
-from tidegate.state.lake.place import Place
 from tidegate.state.lease_decisions import Succession
 from tidegate.state.local.instance import holding_instance
 from tidegate.state.protocol_decisions import MAX_BATCHES
@@ -108,7 +105,7 @@ class OperatorDriver:
         )
         self._max_batches = wiring.max_batches
         self._configure(wiring.application)
-        self._lake = open_lake(Place.of(log_path(wiring.application.lake, self.name)))
+        self._lake = wiring.environment.lake(wiring.application.lake / self.name)
         self._holder: LeaseHolder | None = None
         self._claimant = self._new_claimant(follows=None)
         self._arrivals = wiring.environment.arrivals(wiring.application.kafka)
@@ -181,7 +178,7 @@ class OperatorDriver:
         warm.result()
         if not self._shares_lake:
             # rule: shared-lake/driver
-            self._parts.jobs.check_lake(operator.log.path)
+            self._parts.jobs.check_lake(operator.log.lake)
             self._shares_lake = True
         self.claim = Owned(operator)
         return operator
@@ -222,9 +219,8 @@ class OperatorDriver:
         way = self._wiring.succession
         if not isinstance(self.claim, NotClaimed) or way is Succession.TAKE_OVER:
             return True
-        log, takeover_after_ms = log_path(self._application.lake, self.name), self._application.takeover_after_ms
-        watch = DriverWatch(self._lake, instance, takeover_after_ms, self._clock)
-        standby = Standby(self.name, watch, lambda: newest_epoch(log), way, self._parts.status)
+        watch = DriverWatch(self._lake, instance, self._application.takeover_after_ms, self._clock)
+        standby = Standby(self.name, watch, lambda: newest_epoch(self._lake), way, self._parts.status)
         follows = standby.await_turn(stop)
         self._claimant = self._new_claimant(follows)
         return follows is not None

@@ -17,6 +17,7 @@ from tidegate.control.database import Database
 from tidegate.control.ledger import OperatorKey
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets
+from tidegate.state.lake.place import Place
 from tidegate.state.local.local_state import tables_here
 from tidegate.state.protocol_decisions import parse_mark
 
@@ -27,7 +28,7 @@ PROBLEM = "has run before, but its log is not there"
 REMEDY = "mount the lake, or correct `lake`; to start from the beginning on purpose, give the operator a new name"
 
 
-def refuse_second_log(name: str, log: Path, traces: Iterable[str]) -> None:
+def refuse_second_log(name: str, log: Place, traces: Iterable[str]) -> None:
     """Raise Unavailable if an operator without a log has left traces of an earlier run."""
     if found := list(traces):
         raise Unavailable(f"{name} {PROBLEM}", value=f"{log}; {'; '.join(found)}", remedy=REMEDY)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from threading import Event
 
 from tidegate.contracts.clock import Clock
 from tidegate.contracts.errors import Unavailable, UserError
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile, one_line
 from tidegate.runtime.telemetry.log_lines import log_fields
-from tidegate.state import disk, driver_leases
+from tidegate.state import driver_leases
 from tidegate.state.delta_log.log_entries import newest_entries, newest_version
 from tidegate.state.driver_leases import Look
 from tidegate.state.lake.port import Lake
@@ -32,11 +31,10 @@ from tidegate.state.lease_decisions import (
 lines = logging.getLogger("tidegate")
 
 
-def newest_epoch(log: Path) -> int:
+def newest_epoch(log: Lake) -> int:
     """Return the newest epoch in the log; 0 if nobody has claimed the operator yet."""
-    with disk.disk_errors(log):
-        version = newest_version(log)
-        found = [] if version is None else newest_entries(log, version)
+    version = newest_version(log)
+    found = [] if version is None else newest_entries(log, version)
     return max((entry.epoch for entry in found if entry.epoch is not None), default=0)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta, Pin, after_document
@@ -18,7 +17,6 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import StartOver, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.kill_points import reach
-from tidegate.contracts.naming import log_path
 from tidegate.runtime.batch_loop.table_stream_alignment import Gates, Renewal
 from tidegate.runtime.configuration.application import Application, config_of
 from tidegate.runtime.kafka import offsets
@@ -26,15 +24,17 @@ from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, TablePlan
 from tidegate.state.delta_log.actions import data_file
 from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.delta_log.log_entries import (
     document_of,
-    fingerprint_of,
+    entry_key,
     newest_version,
     read_actions,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import touched
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
+from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import NO_COMMIT, Commit, Wanted
 
 REMEMBERED = 256
@@ -52,24 +52,27 @@ class Added(NamedTuple):
 
 
 def open_table(
-    application: Application, reader: str, newest: BatchMeta, clock_ms: int, lake: Lake = MOUNTED_LAKE
+    application: Application,
+    reader: str,
+    newest: BatchMeta,
+    clock_ms: int,
+    opened: Callable[[Place], Lake] = open_lake,
 ) -> PinnedTable | NoTable:
-    """Return the table that the operator reads, pinned as `TableSource.open` describes."""
+    """Return the table that the operator reads, pinned as `TableSource.open` describes. `opened` opens its lake."""
     read = application.operators[reader].reads()
     if read is None:
         return NoTable()
-    config, path = application.operators[read.table], log_path(application.lake, read.table)
+    config, log = application.operators[read.table], opened(application.lake / read.table)
     table = config.as_table()
     is_history = table is not None and table.history_retention is not None
     source = TableSource(
         reader=reader,
         name=read.table,
         config=config,
-        path=path,
+        log=log,
         topic=config.input,
-        lease=Renewal(reader=reader, log=path, grace=read.grace, lake=lake) if is_history else None,
+        lease=Renewal(reader=reader, log=log, grace=read.grace) if is_history else None,
         gates=Gates(grace=read.grace, wait=read.wait) if read.grace else None,
-        lake=lake,
     )
     return source.open(newest, clock_ms)
 
@@ -85,11 +88,10 @@ class TableSource:
     reader: str
     name: str
     config: OperatorConfig
-    path: Path
+    log: Lake
     topic: str = ""
     lease: Renewal | None = None
     gates: Gates | None = None
-    lake: Lake = MOUNTED_LAKE
 
     def open(self, newest: BatchMeta, clock_ms: int = 0) -> PinnedTable:
         """Write the lease, if the table keeps a history, then pin the newest version (`clock_ms`: the wall clock).
@@ -97,15 +99,15 @@ class TableSource:
         Raise Unavailable while the table has no log or nobody has claimed it; UserError if its number of partitions
         differs from the reader's; StateError if the log is not the one that the reader has read, or is older.
         """
-        if self.lease is not None and newest_version(self.path) is not None:
+        if self.lease is not None and newest_version(self.log) is not None:
             # rule: lease-before-pin
             self.lease.first(newest, clock_ms)
             reach("after_lease")
-        version = newest_version(self.path)
-        meta = None if version is None else OperatorLog.at(self.path, version, self.lake).newest()
+        version = newest_version(self.log)
+        meta = None if version is None else OperatorLog.at(self.log, version).newest()
         if version is None or meta is None:
             # rule: wait-for-table
-            raise Unavailable(f"the table {self.name} has no log yet", value=self.path, remedy="start its service")
+            raise Unavailable(f"the table {self.name} has no log yet", value=self.log.place, remedy="start its service")
         read = newest.inputs.get(self.name)
         if read is not None and read.table_id:
             # rule: same-table
@@ -126,7 +128,7 @@ class TableSource:
         if found != read:
             raise StateError(
                 f"the log of the table {self.name} is not the log that {self.reader} has read",
-                value=f"table id {found}, was {read}, in {self.path}",
+                value=f"table id {found}, was {read}, in {self.log.place}",
                 remedy="restore the former log, or give the join a new name to start from the beginning with this one",
             )
 
@@ -149,8 +151,8 @@ class PinnedTable:
     """
 
     def __init__(self, source: TableSource, version: int, meta: BatchMeta) -> None:
-        self.source, self.name, self.path, self.gates = source, source.name, source.path, source.gates
-        self.version, self._fingerprint = version, fingerprint_of(source.path, version)
+        self.source, self.name, self.log, self.gates = source, source.name, source.log, source.gates
+        self.version, self._etag = version, source.log.etag(entry_key(version))
         self.meta = meta
         self.config = config_of(meta.settings) if meta.settings else source.config
         self.added: dict[int, list[Added]] = {}
@@ -169,21 +171,21 @@ class PinnedTable:
         Raise StateError if something other than Tidegate changed data in the log. Raise StartOver if the entry of the
         pin was replaced or removed: the log is then checked again as at a start.
         """
-        while (actions := read_actions(self.path, self.version + 1)) is not None:
+        while (actions := read_actions(self.log, self.version + 1)) is not None:
             self._take(actions)
             # rule: pin-newest
             self._stand_at(self.version + 1)
         # rule: same-table/running
-        if self._fingerprint is None or fingerprint_of(self.path, self.version) != self._fingerprint:
+        if self._etag is None or self.log.etag(entry_key(self.version)) != self._etag:
             raise StartOver(
                 f"the log of the table {self.name} is no longer the one that was pinned",
-                value=f"version {self.version} of {self.path}",
+                value=f"version {self.version} of {self.log.place}",
                 remedy="do nothing if the folder was copied, or cleaned up while the join was stopped",
             )
         return self.version
 
     def _stand_at(self, version: int) -> None:
-        self.version, self._fingerprint = version, fingerprint_of(self.path, version)
+        self.version, self._etag = version, self.log.etag(entry_key(version))
 
     def pin_after_ends(self, newest: BatchMeta, kafka: Callable[[], KafkaClient]) -> None:
         """Pin the newest version. With gates, first read the ends of the table's topic.
@@ -212,7 +214,7 @@ class PinnedTable:
         return TablePlan(
             name=f"{self.source.reader}.{self.name}",
             config=self.config,
-            log=self.path,
+            log=self.log,
             version=self.version,
             table_id=self.meta.table_id,
             stream_time=known.stream_time,
@@ -273,7 +275,7 @@ class PinnedTable:
 
     def _remember_entries_before(self, version: int) -> None:
         entries: list[list[dict[str, Any]]] = []
-        while len(entries) < REMEMBERED and (actions := read_actions(self.path, version - len(entries))) is not None:
+        while len(entries) < REMEMBERED and (actions := read_actions(self.log, version - len(entries))) is not None:
             entries.append(actions)
         for actions in reversed(entries):
             self._take(actions)
@@ -308,7 +310,7 @@ class PinnedTable:
         if any(change.get("dataChange", True) for change in changes):
             raise StateError(
                 f"another program changed data in the log of the table {self.name}",
-                value=f"{self.path}, version {self.version + 1}",
+                value=f"{self.log.place}, version {self.version + 1}",
                 remedy="start the table's service: it says what to do",
             )
 

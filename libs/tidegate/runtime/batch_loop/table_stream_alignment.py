@@ -12,12 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import ALWAYS
-from tidegate.contracts.naming import log_path
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.task.messages import Hold, PartitionPlan, PartitionResult
 from tidegate.runtime.telemetry.log_lines import log_fields
@@ -30,8 +29,7 @@ from tidegate.state.alignment_decisions import (
     needed,
     seen,
 )
-from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
-from tidegate.state.disk import disk_errors
+from tidegate.state.lake.port import Lake
 from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS
 
 lines = logging.getLogger("tidegate")
@@ -47,7 +45,7 @@ class Readers:
     """The readers of one table, as seen by the table's driver."""
 
     table: str
-    log: Path
+    log: Lake
     rewind_window_ms: int
     _dead: frozenset[str] = frozenset()
 
@@ -88,7 +86,9 @@ class Readers:
     def _log_dead(self, dead: Iterable[str]) -> None:
         for reader in sorted(set(dead) - self._dead):
             line = "%s no longer waits for its reader %s: its lease is older than rewind_window; start it, or remove %s"
-            lines.warning(line, self.table, reader, leases.path_of(self.log, reader), extra=log_fields(self.table))
+            lines.warning(
+                line, self.table, reader, self.log.place / leases.key_of(reader), extra=log_fields(self.table)
+            )
         self._dead = frozenset(dead)
 
 
@@ -111,13 +111,13 @@ class NoReaders:
         """Do nothing."""
 
 
-def readers_of(application: Application, name: str) -> Readers | NoReaders:
-    """Return the readers of the operator's table."""
+def readers_of(application: Application, name: str, log: Lake) -> Readers | NoReaders:
+    """Return the readers of the operator's table, whose log this is."""
     config = application.operators[name]
     table = config.as_table()
     if table is None or table.history_retention is None:
         return NoReaders()
-    return Readers(table=name, log=log_path(application.lake, name), rewind_window_ms=config.rewind_window)
+    return Readers(table=name, log=log, rewind_window_ms=config.rewind_window)
 
 
 @dataclass(kw_only=True)
@@ -125,26 +125,24 @@ class Renewal:
     """A reader's lease on its table, written before the first pin and renewed while the reader runs."""
 
     reader: str
-    log: Path
+    log: Lake
     grace: int
-    lake: Lake = MOUNTED_LAKE
     _written: Lease | None = None
 
     def first(self, newest: BatchMeta, clock_ms: int) -> None:
-        """Write the first lease. Raise Unavailable if the disk refuses: the table might drop versions still needed."""
+        """Write the first lease. Raise Unavailable if the lake refuses: the table might drop versions still needed."""
         self._written = None
-        with disk_errors(self.log):
-            self._write(newest, clock_ms)
+        self._write(newest, clock_ms)
 
     def renew(self, newest: BatchMeta, clock_ms: int) -> None:
-        """Renew the lease if it is due. Ignore disk errors: an outdated lease only makes the table keep more."""
-        with suppress(OSError):
+        """Renew the lease if it is due. Ignore errors of the lake: an outdated lease only makes the table keep more."""
+        with suppress(EngineError):
             self._write(newest, clock_ms)
 
     def _write(self, newest: BatchMeta, clock_ms: int) -> None:
         lease = Lease(newest.epoch, clock_ms, self._needs(newest))
         if is_renewal_due(self._written, lease):
-            self.lake.write_lease(self.log, self.reader, lease)
+            leases.write(self.log, self.reader, lease)
             self._written = lease
 
     def _needs(self, newest: BatchMeta) -> dict[int, int]:

@@ -29,13 +29,14 @@ from tidegate.contracts.naming import servers_problem
 from tidegate.control.address import Address, url_problem
 from tidegate.operators.registry import config_type, kinds_where
 from tidegate.runtime.configuration.feeds import read_together
+from tidegate.runtime.configuration.lake_place import LakePlace
 from tidegate.runtime.configuration.topic_rules import topic_problems
-from tidegate.state.lake.place import Place
+from tidegate.state.lake.place import Place, options_problem
 
 ENVIRONMENT_PREFIX = "TIDEGATE_"
 _OTHER_VARIABLES = {"TIDEGATE_NUMBA", "TIDEGATE_HOME", "TIDEGATE_KILL_AT"}
 
-_AS_IT_IS = ("kafka", "control")
+_AS_IT_IS = ("kafka", "control", "lake_options")
 """Sections of the file whose environment variables are taken as plain text; others are parsed as YAML."""
 
 CONTROL = "sqlite:///control.db"
@@ -84,8 +85,10 @@ class Application(Config):
 
     application: Name
     """Prefix of consumer groups and transactional ids."""
-    lake: Folder
-    """Folder of the operator logs: the Delta table of operator NAME is <lake>/NAME."""
+    lake: LakePlace
+    """Folder of the operator logs, or a url: s3://, gs:// or az://; the Delta table of operator NAME is <lake>/NAME."""
+    lake_options: dict[str, str] = Field(default_factory=dict, repr=False)
+    """How to reach a lake in an object store: endpoint, region, profile, secret_file; never a secret itself."""
     state: Folder = Path("state")
     """Folder of the local state on each machine; it may be deleted at any time and is then rebuilt from the log."""
     keep_output: Keep
@@ -129,6 +132,13 @@ class Application(Config):
             raise _Problems(problems)
         return typed
 
+    @field_validator("lake_options")
+    @classmethod
+    def _lake_options_are_known(cls, options: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        if "lake" in info.data and (problem := options_problem(options, info.data["lake"])) is not None:
+            raise problem
+        return options
+
     @field_validator("control")
     @classmethod
     def _control_database(cls, control: SecretStr | None) -> SecretStr | None:
@@ -155,7 +165,7 @@ class Application(Config):
         """Return `takeover_after`, or its default for this lake."""
         if self.takeover_after is not None:
             return self.takeover_after
-        return TAKEOVER_AFTER_MS if Place.of(self.lake).is_local else TAKEOVER_AFTER_REMOTE_MS
+        return TAKEOVER_AFTER_MS if self.lake.is_local else TAKEOVER_AFTER_REMOTE_MS
 
     def with_operator(self, name: str, config: OperatorConfig) -> Application:
         """Return a copy of the application with this configuration of an operator."""
@@ -215,7 +225,7 @@ def configured(raw: dict[str, Any], folder: Path) -> Application:
     control = application.control_database
     return application.model_copy(
         update={
-            "lake": folder / application.lake,
+            "lake": Place.of(str(application.lake), application.lake_options).within(folder),
             "state": folder / application.state,
             "control": None if control is None else SecretStr(control.within(folder).url),
         }

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from sqlalchemy import Connection
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.naming import log_path
 from tidegate.control import ledger
 from tidegate.control.database import Database
 from tidegate.control.ledger import Known, OperatorKey
 from tidegate.runtime.configuration.application import Application
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import gapless_range, has_version, metas_of
+from tidegate.state.lake.opening import open_lake
 
 TOGETHER = 5_000
 """How many batches are read and written at once, which bounds the memory."""
@@ -24,8 +24,8 @@ TOGETHER = 5_000
 
 def log_of(application: Application, name: str) -> OperatorLog | None:
     """Return the operator's log at its newest version; None if it has no log."""
-    path = log_path(application.lake, name)
-    return OperatorLog.at(path, None) if has_version(path, None) else None
+    log = open_lake(application.lake / name)
+    return OperatorLog.at(log, None) if has_version(log, None) else None
 
 
 def catch_up(database: Database, application: Application, name: str) -> None:

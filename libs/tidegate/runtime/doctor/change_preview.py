@@ -13,7 +13,6 @@ from tidegate.contracts.batch_metadata import BatchMeta, Pin
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import format_duration_ms
-from tidegate.contracts.naming import log_path
 from tidegate.contracts.operator import OperatorState, ReadTable, TableReader
 from tidegate.contracts.records import Records
 from tidegate.kernels.memory.storage import MemoryStorage
@@ -23,6 +22,7 @@ from tidegate.runtime.configuration.application import Application, config_hash,
 from tidegate.runtime.configuration.changes import Change, as_kept, changes_since
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
+from tidegate.state.lake.opening import open_lake
 
 KEPT = (
     "windows: this log continues without windows in its keys, so that a record of one window replaces another's; give "
@@ -66,8 +66,8 @@ class ChangePreview:
 
 def preview_change(application: Application, name: str) -> ChangePreview:
     """Return the preview of the file's configuration for an operator, from the state in its log."""
-    path, wanted = log_path(application.lake, name), application.operators[name]
-    log = OperatorLog.at(path, None) if has_version(path, None) else None
+    lake, wanted = open_lake(application.lake / name), application.operators[name]
+    log = OperatorLog.at(lake, None) if has_version(lake, None) else None
     newest = None if log is None else log.newest()
     config = as_kept(newest, wanted)
     warnings = () if config == wanted else (KEPT,)
@@ -93,9 +93,9 @@ def preview_change(application: Application, name: str) -> ChangePreview:
 def as_logs_go_on(application: Application) -> Application:
     """Return the application with the configurations under which the operators' logs would continue."""
     for name, config in application.operators.items():
-        path = log_path(application.lake, name)
-        if has_version(path, None):
-            kept = as_kept(OperatorLog.at(path, None).newest(), config)
+        lake = open_lake(application.lake / name)
+        if has_version(lake, None):
+            kept = as_kept(OperatorLog.at(lake, None).newest(), config)
             application = application.with_operator(name, kept)
     return application
 
@@ -122,7 +122,7 @@ def _history_kept(config: OperatorConfig) -> int:
 def _partitions(
     application: Application, name: str, log: OperatorLog, newest: BatchMeta, config: OperatorConfig
 ) -> Iterator[Forecast]:
-    holds = readers_of(application, name).held(newest, newest.partitions, SYSTEM_CLOCK.now_ms())[1]
+    holds = readers_of(application, name, log.lake).held(newest, newest.partitions, SYSTEM_CLOCK.now_ms())[1]
     for partition, known in sorted(newest.partitions.items()):
         if known.totals.held:
             state = committed_state(log, newest, partition, config)
@@ -150,7 +150,7 @@ def table_state(
     `prefer_longer_history`: use the file's configuration if it keeps versions for longer: such a table changes before
     its readers.
     """
-    log, config = OperatorLog.at(log_path(application.lake, name), pin.version), application.operators[name]
+    log, config = OperatorLog.at(open_lake(application.lake / name), pin.version), application.operators[name]
     newest = log.newest()
     assert newest is not None, f"{name} has no batch at version {pin.version}"
     if newest.settings and not (

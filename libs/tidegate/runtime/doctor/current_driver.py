@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import TidegateError
-from tidegate.contracts.naming import log_path
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding, Findings, roughly
 from tidegate.state import driver_leases
 from tidegate.state.lake.opening import open_lake
-from tidegate.state.lake.place import Place
 from tidegate.state.lease_decisions import DriverLease, patience_s
 from tidegate.state.local.instance import ended_instance
 
@@ -43,7 +41,7 @@ class LeaseFound:
 def lease_found(application: Application, name: str, clock: Clock = SYSTEM_CLOCK) -> LeaseFound | None:
     """Return the newest lease of the operator's drivers; None if there is none, or the lake does not answer."""
     try:
-        look = driver_leases.look(open_lake(Place.of(log_path(application.lake, name))))
+        look = driver_leases.look(open_lake(application.lake / name))
     except TidegateError:
         return None
     if look is None or look.lease is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,9 +12,8 @@ from pathlib import Path
 
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK
-from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.contracts.log_schema import log_schema
-from tidegate.contracts.naming import log_path
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop.earlier_runs import (
@@ -25,8 +25,9 @@ from tidegate.runtime.batch_loop.earlier_runs import (
 )
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
-from tidegate.state import disk, leases
+from tidegate.state import leases
 from tidegate.state.alignment_decisions import Lease, live_leases
+from tidegate.state.delta_log.log_entries import DELTA_LOG
 from tidegate.state.delta_log.operator_log import (
     CHECKPOINT_EVERY,
     CHECKPOINT_FILES_PER_ENTRY,
@@ -34,6 +35,10 @@ from tidegate.state.delta_log.operator_log import (
     OperatorLog,
 )
 from tidegate.state.earlier_batches import has_version
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
+from tidegate.state.lake.port import Lake
+from tidegate.state.lake.posix_lake import STAGING
 from tidegate.state.protocol_decisions import MAX_BATCHES
 from tidegate.state.upkeep.cleanup import MIN_WINDOW_MS
 from tidegate.state.upkeep.orphans import Orphans, orphans
@@ -72,7 +77,7 @@ class Log:
     """
 
     name: str
-    path: Path
+    place: Place
     writable: bool = True
     wrong: TidegateError | None = None
     newest: BatchMeta | None = None
@@ -93,13 +98,14 @@ class LostLog:
     """An operator without a log, and the traces that an earlier run of it has left outside of the lake."""
 
     name: str
-    path: Path
+    place: Place
     traces: Sequence[str]
 
 
 def collect_disks(application: Application) -> list[Disk]:
-    """Return the disks of lake and local state."""
-    return [_disk("lake", application.lake), _disk("state", application.state)]
+    """Return the disks of lake and local state; a lake in an object store is on no disk."""
+    lake = [_disk("lake", application.lake.folder)] if application.lake.is_local else []
+    return [*lake, _disk("state", application.state)]
 
 
 def _disk(role: str, path: Path) -> Disk:
@@ -121,32 +127,42 @@ def collect_logs(application: Application) -> dict[str, Log]:
 
 
 def _log(application: Application, name: str) -> Log | None:
-    path, now_ms = log_path(application.lake, name), SYSTEM_CLOCK.now_ms()
+    place, now_ms = application.lake / name, SYSTEM_CLOCK.now_ms()
     try:
-        with disk.disk_errors(path):
-            if not has_version(path, None):
-                return None
-            schema = log_schema(operator_for(application.operators[name]).columns)
-            log = OperatorLog.open(path, name, schema, create=False)
-            return Log(
-                name=name,
-                path=path,
-                writable=_writable(path),
-                newest=log.newest(),
-                size=log.size,
-                entries=log.entries_since_checkpoint,
-                orphans=orphans(log, clock_ms=now_ms),
-                leases=leases.read(path, now_ms),
-                rewind_window_ms=application.operators[name].rewind_window,
-                now_ms=now_ms,
-            )
+        lake = open_lake(place)
+        if not has_version(lake, None):
+            return None
+        schema = log_schema(operator_for(application.operators[name]).columns)
+        log = OperatorLog.open(lake, name, schema, create=False)
+        return Log(
+            name=name,
+            place=place,
+            writable=_writable(lake),
+            newest=log.newest(),
+            size=log.size,
+            entries=log.entries_since_checkpoint,
+            orphans=orphans(log, clock_ms=now_ms),
+            leases=leases.read(lake, now_ms),
+            rewind_window_ms=application.operators[name].rewind_window,
+            now_ms=now_ms,
+        )
     except TidegateError as error:
-        return Log(name=name, path=path, wrong=error)
+        return Log(name=name, place=place, wrong=error)
 
 
-def _writable(log: Path) -> bool:
-    folders = (log, log / "_delta_log", *log.glob("kind=*/partition=*"))
-    return all(os.access(folder, os.W_OK | os.X_OK) for folder in folders)
+def _writable(log: Lake) -> bool:
+    """Return whether this user may write: to each folder of the log, or an object beside it, which is deleted again."""
+    if log.place.is_local:
+        folder = log.place.folder
+        folders = (folder, folder / DELTA_LOG, *folder.glob("kind=*/partition=*"))
+        return all(os.access(each, os.W_OK | os.X_OK) for each in folders)
+    probe = f"{STAGING}/{secrets.token_hex(8)}"
+    try:
+        log.put(probe, b"written by tidegate doctor")
+        log.delete([probe])
+    except UserError:
+        return False
+    return True
 
 
 def disk_can_be_written(disk: Disk) -> Findings:
@@ -171,19 +187,19 @@ def collect_lost_logs(application: Application) -> list[LostLog]:
     """Return the operators that have run before but have no log in the lake."""
     found = []
     for name in application.operators:
-        path, key = log_path(application.lake, name), OperatorKey(application.application, name)
+        place, key = application.lake / name, OperatorKey(application.application, name)
         traces = [*traces_of_states(application.state / application.application, name)]
         with suppress(TidegateError):  # an unreachable database is a finding of its own
             traces += traces_in_database(newest_in_database(application.control_database, key))
-        with suppress(TidegateError), disk.disk_errors(path):  # a damaged log is a finding of its own
-            if traces and not has_version(path, None):
-                found.append(LostLog(name=name, path=path, traces=traces))
+        with suppress(TidegateError):  # a damaged log is a finding of its own
+            if traces and not has_version(open_lake(place), None):
+                found.append(LostLog(name=name, place=place, traces=traces))
     return found
 
 
 def log_is_there(lost: LostLog) -> Findings:
     """Report the lost log of an operator that has run before, as when the lake is not mounted."""
-    value = f"{lost.path}; {'; '.join(lost.traces)}"
+    value = f"{lost.place}; {'; '.join(lost.traces)}"
     yield Finding(about=lost.name, problem=f"{lost.name} {PROBLEM}", value=value, remedy=REMEDY)
 
 
@@ -196,8 +212,9 @@ def log_is_sound(log: Log) -> Findings:
 def log_can_be_written(log: Log) -> Findings:
     """Check that this user may commit to the log."""
     if not log.writable:
-        remedy = f"make the service's user (id {os.getuid()}) the owner: chown -R {os.getuid()} {log.path}"
-        yield log.finding("the operator log cannot be written", log.path, remedy)
+        owner = f"make the service's user (id {os.getuid()}) the owner: chown -R {os.getuid()} {log.place}"
+        remedy = owner if log.place.is_local else "let the credentials of this machine write and delete objects there"
+        yield log.finding("the operator log cannot be written", log.place, remedy)
 
 
 def log_has_checkpoints(log: Log) -> Findings:
@@ -231,7 +248,7 @@ def readers_are_there(log: Log) -> Findings:
     counting = live_leases(log.leases, log.now_ms, max(log.rewind_window_ms, MIN_WINDOW_MS))
     for reader in sorted(log.leases.keys() - counting.keys()):
         shown = f"{reader}, for {roughly(log.now_ms - log.leases[reader].clock)}"
-        remedy = f"start the join; or, if it is gone for good, rm {leases.path_of(log.path, reader)}"
+        remedy = f"start the join; or, if it is gone for good, remove {log.place / leases.key_of(reader)}"
         yield log.finding("the table no longer waits for a join that is not running", shown, remedy)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
 from tidegate.contracts.errors import TidegateError
-from tidegate.contracts.naming import log_path
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.current_driver import current_driver
 from tidegate.runtime.kafka import offsets
@@ -26,6 +25,7 @@ from tidegate.runtime.telemetry.explanation import (
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version, metas_since
+from tidegate.state.lake.opening import open_lake
 from tidegate.state.lease_decisions import DriverLease
 from tidegate.state.local.instance import instance_of
 
@@ -57,8 +57,8 @@ def _status(application: Application, name: str, broker_error: str) -> dict[str,
     driver_status = DriverStatusFile(state).read()
     driver = current_driver(application, name)
     facts = OperatorFacts(driven=driver is not None, status=driver_status, elsewhere=_elsewhere(driver, state))
-    path = log_path(application.lake, name)
-    log = OperatorLog.at(path, None) if has_version(path, None) else None
+    lake = open_lake(application.lake / name)
+    log = OperatorLog.at(lake, None) if has_version(lake, None) else None
     newest = None if log is None else log.newest()
     topic = application.operators[name].input
     if log is None or newest is None or newest.input != topic:
@@ -73,7 +73,7 @@ def _status(application: Application, name: str, broker_error: str) -> dict[str,
     ends = _Ends(error=broker_error) if broker_error else _ends(application, topic)
     why = explain_operator(replace(facts, kafka_error=ends.error))
     return {
-        "log": str(path),
+        "log": str(log.place),
         "note": ends.error,
         "why": why._asdict(),
         "condition": _as_json(driver_status),
@@ -115,8 +115,8 @@ def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, 
     read = application.operators[name].reads()
     if read is None:
         return None
-    path, pin = log_path(application.lake, read.table), newest.inputs.get(read.table)
-    log = OperatorLog.at(path, None) if has_version(path, None) else None
+    lake, pin = open_lake(application.lake / read.table), newest.inputs.get(read.table)
+    log = OperatorLog.at(lake, None) if has_version(lake, None) else None
     table = None if log is None else log.newest()
     if log is None or table is None:
         return {"name": read.table, "read": pin and pin.version, "version": None}

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.errors import TidegateError, UserError
-from tidegate.contracts.naming import HEADER_REDRIVEN, log_path, redrive_group_id, redrive_transactional_id
+from tidegate.contracts.naming import HEADER_REDRIVEN, redrive_group_id, redrive_transactional_id
 from tidegate.contracts.records import UNREADABLE_BATCH
 from tidegate.kernels.record_format.record_batch import OutgoingColumns, decode_headers, encode_headers
 from tidegate.runtime.configuration.application import Application
@@ -32,6 +32,7 @@ from tidegate.runtime.repair.redriven import (
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
+from tidegate.state.lake.opening import open_lake
 
 DEADLINE_S = 60.0
 TIMEOUT_MS = 180_000
@@ -66,10 +67,11 @@ class Reason(NamedTuple):
 class Redrive:
     """A planned redrive.
 
-    `to`: the topic. `rows`: the records to send, with the log's columns and `kind`. `reasons`: counts of all chosen
-    records, including those that are not sent because they were redriven before.
+    `number`: that of its run. `to`: the topic. `rows`: the records to send, with the log's columns and `kind`.
+    `reasons`: counts of all chosen records, including those that are not sent because they were redriven before.
     """
 
+    number: int
     to: str
     rows: pa.Table
     reasons: tuple[Reason, ...]
@@ -138,33 +140,37 @@ class Redriving:
     def __init__(self, application: Application, name: str, progress: Callable[[int, int], None]) -> None:
         """Open the operator's log. `progress` is called with each partition and the number of records sent."""
         self._application, self._name, self._progress = application, name, progress
-        self._config, path = application.operators[name], log_path(application.lake, name)
-        if not has_version(path, None):
+        self._config, log = application.operators[name], open_lake(application.lake / name)
+        if not has_version(log, None):
             raise UserError("the operator has no log yet", value=name, remedy="run it: tidegate run")
-        self._log, self._redriven = OperatorLog.at(path, None), Redriven(path)
+        self._log, self._redriven = OperatorLog.at(log, None), Redriven(log)
         self._group = redrive_group_id(application.application, name)
 
-    @contextmanager
-    def plan(self, choice: Choice, *, to: str | None, again: bool) -> Iterator[Redrive]:
-        """Yield the planned redrive, under a lock against other redrives of the operator.
+    def plan(self, choice: Choice, *, to: str | None, again: bool) -> Redrive:
+        """Return the planned redrive.
 
-        Records that were redriven before are only included with `again`.
+        Records that were redriven before are only included with `again`. Those of a run that is not finished count as
+        redriven; see `settle`.
         """
-        with self._redriven.locked():
-            self._settle()
-            rows, before = self._late_and_rejected(choice), self._redriven.places()
-            reasons = by_reason(rows, before)
-            yield Redrive(to=to or self._config.input, rows=rows if again else without(rows, before), reasons=reasons)
+        number, before = self._redriven.next_number(), self._redriven.places()
+        rows = self._late_and_rejected(choice)
+        return Redrive(
+            number=number,
+            to=to or self._config.input,
+            rows=rows if again else without(rows, before),
+            reasons=by_reason(rows, before),
+        )
 
     def send(self, redrive: Redrive) -> None:
         """Send all records of the redrive, and record that they were sent.
 
-        Raise UserError if the topic has too few partitions. Raise OutputTooLarge or EngineError if a partition fails.
-        Other partitions may have been sent; the next redrive detects that.
+        Raise UserError if the topic has too few partitions, or if another redrive of the operator was started since
+        the plan was made. Raise OutputTooLarge or EngineError if a partition fails. Other partitions may have been
+        sent; the next redrive detects that.
         """
         self._require_partitions(redrive)
         limit = client(self._application.kafka).max_message_bytes(redrive.to)
-        run = self._redriven.begin(places_of(redrive.rows))
+        run = self._redriven.begin(redrive.number, places_of(redrive.rows))
         for partition in run.partitions:
             rows = redrive.rows.filter(pc.field("partition") == partition).sort_by("offset")
             self._send_partition(redrive.to, partition, rows, run, limit)
@@ -177,10 +183,14 @@ class Redriving:
         named = [rows.append_column("kind", pa.array([kind] * rows.num_rows, pa.string())) for kind, rows in found]
         return chosen(pa.concat_tables(named), choice)
 
-    def _settle(self) -> None:
-        """Finish interrupted runs: abort their open transactions, and record which partitions were committed to
-        Kafka."""
+    def settle(self) -> None:
+        """Finish the runs that are not finished; a run that still goes on sends nothing more, and fails.
+
+        Abort their open transactions, and record which partitions were committed to Kafka.
+        """
         for run in self._redriven.pending():
+            # the mark comes first: a partition of the run is fenced here, or was fenced by the run before it asked
+            self._redriven.take_over(run)
             for partition in run.partitions:
                 self._initialised(partition)
             found = committed_offsets(client(self._application.kafka), self._group, self._config.input, run.partitions)
@@ -203,6 +213,7 @@ class Redriving:
         kafka, mark = client(self._application.kafka), format_mark(self._log.table_id, run.number)
         next_offset = rows["offset"][-1].as_py() + 1
         with self._aborted_on_errors(partition) as producer:
+            self._redriven.check_not_taken(run)
             producer = send_emissions(
                 kafka, producer, topic, partition, columns, None, max_batch_bytes=limit, deadline_s=DEADLINE_S
             )

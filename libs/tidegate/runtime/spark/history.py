@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.naming import log_path
 from tidegate.operators.table_history import TableHistoryRules
 from tidegate.operators.table_history.views import rules_that_show, versions_as_of
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
+from tidegate.state.lake.port import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -41,17 +43,18 @@ def history_as_of(
     if rules is not None and rules.versions == "latest":
         remedy = "read the log as of an earlier Delta version, or keep a history with history_retention"
         raise UserError("a table of latest values has no history", value=table, remedy=remedy)
-    named = Path(table) if lake is None else log_path(Path(lake), str(table))
-    path = named.absolute()  # Java may have been started in another folder
-    if not has_version(path, None):
-        raise UserError("there is no log of that table", value=path, remedy="name the folder of a table_history's log")
-    log = spark.read.format("delta").load(str(path))
+    place = Place.of(table) if lake is None else Place.of(lake) / str(table)
+    log = open_lake(place.within(Path.cwd()))  # Java may have been started in another folder
+    if not has_version(log, None):
+        remedy = "name the folder of a table_history's log"
+        raise UserError("there is no log of that table", value=log.place, remedy=remedy)
+    rows = spark.read.format("delta").load(log.place.for_spark)
     asked = F.lit(timestamp) if isinstance(timestamp, int) else F.unix_millis(F.lit(timestamp))
     retention_ms = None if rules is None else rules.history_retention
-    found: DataFrame = versions_as_of(spark, log, asked, rules or _rules_of(path), retention_ms)
+    found: DataFrame = versions_as_of(spark, rows, asked, rules or _rules_of(log), retention_ms)
     return found
 
 
-def _rules_of(path: Path) -> TableHistoryRules:
-    newest = OperatorLog.at(path, None).newest()
+def _rules_of(log: Lake) -> TableHistoryRules:
+    newest = OperatorLog.at(log, None).newest()
     return rules_that_show({} if newest is None else newest.settings)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.config import OperatorRules
@@ -30,6 +29,7 @@ from tidegate.runtime.task.run import (
     warm_up,
 )
 from tidegate.runtime.threads import in_background
+from tidegate.state.lake.port import Lake
 
 
 class Jobs:
@@ -82,10 +82,10 @@ class Jobs:
         else:
             self._on_each_core(lambda: warm_up(config))
 
-    def check_lake(self, log: Path) -> None:
+    def check_lake(self, log: Lake) -> None:
         """Raise EngineError unless driver and executors share the lake of the log."""
         if not isinstance(self._spark, StartingSpark):  # executors of a StartingSpark are on this machine
-            check_shared(log, lambda probe: self._on_each_core(lambda: answer_probe(probe)))
+            check_shared(log, lambda probe: self._on_each_core(lambda: answer_probe(log, probe)))
 
     def make_durable(self, attempt: Attempt) -> None:
         """Fsync the operator's local states on every machine that has some."""

@@ -9,59 +9,61 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from tidegate.contracts.errors import EngineError
-from tidegate.state import disk
-from tidegate.state.delta_log.log_entries import STAGING
+from tidegate.contracts.errors import EngineError, UserError
+from tidegate.state.lake.port import Lake
+from tidegate.state.lake.posix_lake import STAGING
 
 _CONTENT = b"written to see whether driver and executors share this lake"
 
 
 class ProbeResult(NamedTuple):
-    """What a task found: where it ran (`place`), the file it wrote (`answer`), or why it wrote none (`problem`)."""
+    """What a task found: where it ran (`place`), the key that it wrote (`answer`), or why it wrote none (`problem`)."""
 
     place: str
     answer: str | None
     problem: str = ""
 
 
-def check_shared(log: Path, on_executors: Callable[[Path], Sequence[ProbeResult]]) -> None:
-    """Raise EngineError unless driver and executors see each other's files in the log's folder.
+def check_shared(log: Lake, on_executors: Callable[[str], Sequence[ProbeResult]]) -> None:
+    """Raise EngineError unless driver and executors see each other's files in the log's place.
 
-    `on_executors` calls `answer_probe` with the probe on every executor.
+    `on_executors` calls `answer_probe` with the probe's key on every executor.
     """
-    with disk.disk_errors(log), disk.staged(log / STAGING, _CONTENT) as probe:
+    probe = f"{STAGING}/{secrets.token_hex(8)}"
+    log.put(probe, _CONTENT)
+    try:
         results = on_executors(probe)
-        faults = [fault for result in results if (fault := _fault(probe, result))]
-        for result in results:
-            if result.answer is not None:
-                probe.with_name(result.answer).unlink(missing_ok=True)
+        faults = [fault for result in results if (fault := _fault(log, result))]
+    finally:
+        log.delete([probe])
+    log.delete([result.answer for result in results if result.answer is not None])
     if faults:
         raise EngineError(
             "executors do not share the lake with the driver",
-            value=f"{log}: {faults[0]}",
+            value=f"{log.place}: {faults[0]}",
             remedy="mount the same file system under the same path on every machine of the cluster, for the same user",
         )
 
 
-def answer_probe(probe: Path) -> ProbeResult:
+def answer_probe(log: Lake, probe: str) -> ProbeResult:
     """Read the driver's probe and write an answer next to it. Runs in a task."""
-    place, answer = f"{socket.gethostname()}, process {os.getpid()}", f"{probe.name}-{secrets.token_hex(8)}"
+    place, answer = f"{socket.gethostname()}, process {os.getpid()}", f"{probe}-{secrets.token_hex(8)}"
     try:
-        probe.read_bytes()
-        probe.with_name(answer).write_bytes(_CONTENT)
-    except OSError as error:
-        return ProbeResult(place, None, str(error.strerror))
+        if log.get(probe) is None:
+            return ProbeResult(place, None, "No such file or directory")
+        log.put(answer, _CONTENT)
+    except (EngineError, UserError) as error:
+        return ProbeResult(place, None, error.problem)
     return ProbeResult(place, answer)
 
 
-def _fault(probe: Path, result: ProbeResult) -> str | None:
+def _fault(log: Lake, result: ProbeResult) -> str | None:
     # rule: shared-lake
     if result.answer is None:
         return f"{result.place} does not see what the driver wrote: {result.problem}"
     # rule: shared-lake
-    if not probe.with_name(result.answer).exists():
+    if log.etag(result.answer) is None:
         return f"the driver does not see what {result.place} wrote"
     return None

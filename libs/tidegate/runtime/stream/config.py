@@ -12,7 +12,8 @@ from pydantic import Field, field_validator
 
 from tidegate.contracts.config import Config, Folder, Keep, Name, OperatorConfig, OperatorRules
 from tidegate.contracts.errors import InvalidValue
-from tidegate.contracts.naming import log_path
+from tidegate.runtime.configuration.lake_place import LakePlace
+from tidegate.state.lake.place import Place
 
 
 class StreamConfig(Config):
@@ -22,7 +23,7 @@ class StreamConfig(Config):
     """The operator's rules: a configuration without topics."""
     name: Name
     """Name of the operator: its log is the Delta table <lake>/<name>."""
-    lake: Folder
+    lake: LakePlace
     """Folder of the operator logs."""
     state: Folder
     """Folder of the local state on each machine; it can be deleted at any time and is then rebuilt from the log."""
@@ -50,12 +51,17 @@ class StreamConfig(Config):
             )
         return rules
 
-    @field_validator("lake", "state", "checkpoint")
+    @field_validator("lake")
+    @classmethod
+    def _absolute_lake(cls, lake: Place) -> Place:
+        return lake.within(Path.cwd())
+
+    @field_validator("state", "checkpoint")
     @classmethod
     def _absolute(cls, folder: Path) -> Path:
         return folder.absolute()
 
     @property
-    def log(self) -> Path:
-        """Return the folder of the operator's log."""
-        return log_path(self.lake, self.name)
+    def log(self) -> Place:
+        """Return the place of the operator's log."""
+        return self.lake / self.name

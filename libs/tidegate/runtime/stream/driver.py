@@ -43,9 +43,10 @@ from tidegate.runtime.stream.task import ANSWER, task_function, unpacked
 from tidegate.runtime.task.messages import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.task.results import results_of
 from tidegate.state import earlier_batches
-from tidegate.state.delta_log.attempt_files import delete_attempt
+from tidegate.state.delta_log.attempt_files import delete_attempt, folders_of
 from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.opening import open_lake
 from tidegate.state.protocol_decisions import Commit
 
 lines = logging.getLogger("tidegate")
@@ -98,7 +99,7 @@ class StreamDriver:
         self.newest, self._lineage = claim, earlier_batches.lineage(self._log, claim)
         reach("after_claim")
         if not self._shares_lake:
-            self._compacting.jobs.check_lake(self._log.path)
+            self._compacting.jobs.check_lake(self._log.lake)
             self._shares_lake = True
 
     def batch(self, rows: DataFrame, spark_batch: int) -> None:
@@ -125,7 +126,8 @@ class StreamDriver:
         try:
             results = self._results(attempt, rows)
         except Exception:
-            delete_attempt(self._log.path, attempt.batch, attempt.attempt)
+            folders = folders_of(self.newest.partitions)
+            delete_attempt(self._log.lake, attempt.batch, attempt.attempt, folders)
             raise
         self._commit(attempt, results, query, spark_batch)
         self._stop_if_full(results)
@@ -193,13 +195,13 @@ class StreamDriver:
 
         Raises Unavailable if the log is missing although the operator has run before.
         """
-        config, schema = self._config, log_schema(self._operator.columns)
+        config, schema, log = self._config, log_schema(self._operator.columns), open_lake(self._config.log)
         if self._claimed:
-            check_log_exists(config.log)
-        elif newest_version(config.log) is None:
+            check_log_exists(log)
+        elif newest_version(log) is None:
             # rule: no-second-log
-            refuse_second_log(config.name, config.log, self._traces())
-        return OperatorLog.open(config.log, config.name, schema, create=not self._claimed)
+            refuse_second_log(config.name, log.place, self._traces())
+        return OperatorLog.open(log, config.name, schema, create=not self._claimed)
 
     def _traces(self) -> Iterator[str]:
         """Yield what an earlier run of the operator has left outside of its log."""
@@ -213,7 +215,7 @@ class StreamDriver:
             operator=self._config.name,
             config=self._config.rules,
             topic=STREAM,
-            log=self._log.path,
+            log=self._log.lake,
             version=self._log.version,
             table_id=self._log.table_id,
             state=Path(self._config.state),

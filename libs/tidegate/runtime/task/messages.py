@@ -1,6 +1,6 @@
 """The messages between the driver and the tasks of one attempt.
 
-All of them are small and picklable: paths, numbers and names. Records and rows never pass through the driver.
+All of them are small and picklable: places, numbers and names. Records and rows never pass through the driver.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing.topics import OutputRoute
 from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import RecoveryPlan, Wanted
 
 Action = Literal["batch", "idle", "flush", "apply"]
@@ -26,7 +27,8 @@ Action = Literal["batch", "idle", "flush", "apply"]
 class Attempt:
     """One attempt at a batch: what is the same for all of its partitions.
 
-    `topic`: the name of the input in the log. `log` at `version`: the operator's Delta table. `state`: the folder of
+    `topic`: the name of the input in the log. `log` at `version`: the operator's Delta table (a
+    lake is pickled as its place). `state`: the folder of
     the local states. `attempt`: a random id. `clock`: the wall clock that the driver read for the batch, ms.
     `environment`: the one that the driver runs in.
     """
@@ -34,7 +36,7 @@ class Attempt:
     operator: str
     config: OperatorRules
     topic: str
-    log: Path
+    log: Lake
     version: int
     table_id: str
     state: Path
@@ -69,7 +71,7 @@ class TablePlan:
 
     name: str
     config: OperatorRules
-    log: Path
+    log: Lake
     version: int
     table_id: str
     stream_time: int

@@ -183,7 +183,6 @@ def _log_of(attempt: Attempt, plan: PartitionPlan) -> PartitionLog:
         version=attempt.version,
         partition=plan.partition,
         stream_time=plan.stream_time,
-        lake=attempt.environment.lake,
     )
 
 
@@ -211,7 +210,6 @@ def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None
             partition=plan.partition,
             stream_time=table.stream_time,
             tail=table.tail,
-            lake=attempt.environment.lake,
         )
         replica = attempt.environment.recover(local, operator, wanted, source)
         if table.floor is not None:
@@ -250,7 +248,7 @@ def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[Dat
             batch=attempt.batch,
             topic=attempt.topic,
             attempt=attempt.attempt,
-            lake=attempt.environment.lake,
+            clock=attempt.clock,
         )
         for kind, table in tables
         if table.num_rows

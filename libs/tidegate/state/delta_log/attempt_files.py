@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable
 from contextlib import suppress
-from itertools import count, takewhile
-from pathlib import Path
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.contracts.errors import EngineError
+from tidegate.contracts.log_schema import META_PARTITION
 from tidegate.contracts.naming import data_folder
-from tidegate.state import disk
-from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
+from tidegate.state.delta_log.data_files import DataFile, as_parquet
+from tidegate.state.lake.port import Lake
+
+NAME = re.compile(r"(\d+)-([0-9a-zA-Z]+)-\d+\.parquet")
+"""The name of a data file: batch, attempt and number."""
 
 
 def write_rows(
-    log: Path,
+    log: Lake,
     kind: str,
     partition: int,
     table: pa.Table,
@@ -26,8 +30,7 @@ def write_rows(
     batch: int,
     topic: str | None,
     attempt: str,
-    sync: bool = True,
-    lake: Lake = MOUNTED_LAKE,
+    clock: int,
 ) -> DataFile:
     """Write the rows, in the table's order, to one data file of the batch, and return the file.
 
@@ -39,70 +42,66 @@ def write_rows(
     if topic is not None:
         added["topic"] = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int8), [topic])
     columns = dict(zip(table.column_names, table.columns, strict=True)) | added
-    return write_file(log, kind, partition, pa.table(columns), batch=batch, attempt=attempt, sync=sync, lake=lake)
+    return write_file(log, kind, partition, pa.table(columns), batch=batch, attempt=attempt, clock=clock)
 
 
 def write_file(
-    log: Path,
-    kind: str,
-    partition: int,
-    table: pa.Table,
-    *,
-    batch: int,
-    attempt: str,
-    sync: bool = True,
-    lake: Lake = MOUNTED_LAKE,
+    log: Lake, kind: str, partition: int, table: pa.Table, *, batch: int, attempt: str, clock: int, number: int = 0
 ) -> DataFile:
-    """Write the rows, with the `batch` and `seq` that they have, to one data file, and return the file.
+    """Write the rows, with the `batch` and `seq` that they have, to one data file, durably, and return the file.
 
-    The file is named after `batch` and `attempt`. Files of an attempt are numbered from 0 within their folder, so that
-    they can be found without listing it.
+    The file is named after `batch`, `attempt` and `number`, which together no other file of its folder may have.
+    `clock`: that of the batch, ms.
     """
-    folder = log / data_folder(kind, partition)
-    with disk.disk_errors(folder):
-        disk.make_folder(folder, synced=sync)
-        path = next(path for path in _attempt_files(folder, batch, attempt) if not path.exists())
-        lake.write_parquet(table, path, sync=sync)
-        written = path.stat()
+    content, key = as_parquet(table), f"{data_folder(kind, partition)}/{batch}-{attempt}-{number}.parquet"
+    log.put(key, content)
     batches = pc.min_max(table.column("batch") if table.num_rows else pa.array([batch]))
     return DataFile(
-        path=str(path.relative_to(log)),
+        path=key,
         kind=kind,
         partition=partition,
         rows=table.num_rows,
-        size=written.st_size,
+        size=len(content),
         min_batch=batches["min"].as_py(),
         max_batch=batches["max"].as_py(),
-        written_ms=written.st_mtime_ns // 1_000_000,
+        written_ms=clock,
     )
 
 
-def _attempt_files(folder: Path, batch: int, attempt: str) -> Iterator[Path]:
-    """Yield the paths of an attempt's files in the folder, in the order in which they are used; without end."""
-    return (folder / f"{batch}-{attempt}-{number}.parquet" for number in count())
+def folders_of(partitions: Iterable[int]) -> list[str]:
+    """Return the folders in which batches and compactions of these partitions have files."""
+    kinds = ("state", "emission", "late", "rejected")
+    return [data_folder(kind, partition) for kind in kinds for partition in partitions] + [
+        data_folder("meta", META_PARTITION)
+    ]
 
 
-def delete_attempt(log: Path, batch: int, attempt: str) -> int:
+def delete_attempt(log: Lake, batch: int, attempt: str, folders: Iterable[str]) -> int:
     """Delete the data files of an attempt that is known to have failed; return how many were found.
 
-    Ignore errors of the disk. Files that could not be deleted, and files that a task writes after its attempt
-    has ended, are deleted by a later clean-up.
+    `folders`: those that the attempt may have written to. Ignore errors of the lake. Files that could not be deleted,
+    and files that a task writes after its attempt has ended, are deleted by a later clean-up.
     """
-    folders = log.glob("kind=*/partition=*")
-    found = [path for folder in folders for path in takewhile(Path.exists, _attempt_files(folder, batch, attempt))]
-    for path in found:
-        with suppress(OSError):
-            # rule: failed-attempt-files
-            path.unlink(missing_ok=True)
+    found: list[str] = []
+    with suppress(EngineError):
+        for folder in folders:
+            found += _files_of(log, folder, f"{batch}-{attempt}-")
+    # rule: failed-attempt-files
+    delete_files(log, found)
     return len(found)
 
 
-def delete_files(log: Path, batch: int, attempt: str, files: Iterable[DataFile]) -> None:
-    """Delete all files of an attempt whose commit was not made: `files`, and those named after the batch and attempt.
+def _files_of(log: Lake, folder: str, start: str) -> list[str]:
+    """Return the keys of the files in the folder whose names begin like that, which a listing has in one piece."""
+    keys = (found.key for found in log.list_after(folder, f"{folder}/{start}"))
+    return [
+        key
+        for key in takewhile(lambda key: key.startswith(f"{folder}/{start}"), keys)
+        if NAME.fullmatch(key[len(folder) + 1 :])
+    ]
 
-    `files` is needed because files of a compaction may be named after an earlier batch than that of its commit.
-    """
-    delete_attempt(log, batch, attempt)
-    for file in files:
-        with suppress(OSError):
-            (log / file.path).unlink(missing_ok=True)
+
+def delete_files(log: Lake, paths: Iterable[str]) -> None:
+    """Delete files that no commit names. Ignore errors of the lake: a later clean-up deletes what is left."""
+    with suppress(EngineError):
+        log.delete(paths)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,14 +16,13 @@ import pyarrow.parquet as pq
 
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.log_schema import PARTITION_COLUMNS
-from tidegate.state import disk
 from tidegate.state.delta_log.actions import Action
 from tidegate.state.delta_log.log_entries import (
-    DELTA_LOG,
-    STAGING,
-    checkpoint_path,
+    LAST_CHECKPOINT,
+    checkpoint_key,
     refuse_paths_outside,
 )
+from tidegate.state.lake.port import Lake
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _ACTIONS: dict[str, list[tuple[str, pa.DataType]]] = {
@@ -52,38 +50,35 @@ _ACTIONS: dict[str, list[tuple[str, pa.DataType]]] = {
 _SCHEMA = pa.schema([(name, pa.struct(columns)) for name, columns in _ACTIONS.items()])
 
 
-def write_checkpoint(log: Path, version: int, actions: Sequence[Action]) -> None:
+def write_checkpoint(log: Lake, version: int, actions: Sequence[Action]) -> None:
     """Write a checkpoint of the version with these actions, atomically and durably, and update `_last_checkpoint`."""
     body = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(actions, _SCHEMA), body, compression="snappy", store_schema=False)
     hint = {"version": version, "size": len(actions)}
-    folder = log / DELTA_LOG
-    for path, data in (
-        (checkpoint_path(log, version), body.getvalue()),
-        (folder / "_last_checkpoint", json.dumps(hint).encode()),
-    ):
-        with disk.staged(log / STAGING, data) as file:
-            file.replace(path)
-    disk.sync(folder)
+    log.put(checkpoint_key(version), body.getvalue())
+    log.put(LAST_CHECKPOINT, json.dumps(hint).encode())
 
 
-def read_checkpoint(path: Path) -> list[Action]:
-    """Return the checkpoint's actions, whichever program wrote it.
+def read_checkpoint(log: Lake, version: int) -> list[Action] | None:
+    """Return the actions of the version's checkpoint, whichever program wrote it; None if there is none.
 
     Raise StateError, naming the file, if it is damaged or names a file that is not the table's.
     """
+    content, place = log.get(checkpoint_key(version)), log.place / checkpoint_key(version)
+    if content is None:
+        return None
     try:
-        table = pq.read_table(path, columns=list(_ACTIONS))
+        table = pq.read_table(pa.BufferReader(content), columns=list(_ACTIONS))
     except pa.ArrowInvalid as error:
         raise StateError(
             "a checkpoint of the operator log is damaged",
-            value=path,
+            value=place,
             remedy="move it away and start again: the log's entries say the same, as far as they go back",
         ) from error
     others = [name for name in _ACTIONS if name != "add"]
     adds = _adds(_fields(table, "add"))
     # rule: path-inside-table
-    refuse_paths_outside(path, adds)
+    refuse_paths_outside(place, adds)
     return adds + [{name: _plain(fields)} for name in others for fields in _fields(table, name).to_pylist()]
 
 

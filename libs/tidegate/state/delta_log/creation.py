@@ -1,17 +1,18 @@
-"""Create the Delta table of an operator log. delta-rs does it; all later entries are written by `operator_log`."""
+"""Create the Delta table of an operator log: write its first entry."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+from uuid import uuid4
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError
+from deltalake import Schema
 
-from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.log_schema import FORMAT, PARTITION_COLUMNS
-from tidegate.state import disk
-from tidegate.state.delta_log.log_entries import DELTA_LOG, entry_path
+from tidegate.state.delta_log.actions import Action
+from tidegate.state.delta_log.log_entries import put_entry
+from tidegate.state.lake.port import Lake
+from tidegate.state.lake.posix_lake import PosixLake
 
 FORMAT_KEY = "tidegate.format"
 """The table property that has the version of the log's format."""
@@ -24,23 +25,33 @@ _CONFIGURATION = {
 }
 
 
-def create_table(path: Path, operator: str, schema: pa.Schema) -> None:
-    """Create the table, unless there is one, at protocol 1/2, which every Delta reader supports; sync it to disk.
+def create_table(log: Lake, operator: str, schema: pa.Schema, clock_ms: int) -> None:
+    """Create the table durably, unless there is one, at protocol 1/2, which every Delta reader supports.
 
-    Delta chooses the table id.
+    The table id is random. Of two drivers that create the table at once, one writes the entry, and both go on with it.
     """
-    disk.make_folder(path, synced=True)
-    try:
-        DeltaTable.create(
-            str(path),
-            schema=Schema.from_arrow(schema),
-            mode="ignore",
-            partition_by=PARTITION_COLUMNS,
-            name=operator,
-            configuration=_CONFIGURATION,
-            raise_if_key_not_exists=False,
-        )
-    except DeltaError as error:
-        raise Unavailable(f"the lake failed: {error}", value=path, remedy="check the lake") from error
-    for written in (entry_path(path, 0), path / DELTA_LOG, path):
-        disk.sync(written)
+    if isinstance(log, PosixLake):
+        log.make_place()
+    put_entry(log, 0, _first_actions(operator, schema, clock_ms))
+
+
+def _first_actions(operator: str, schema: pa.Schema, clock_ms: int) -> list[Action]:
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    table = {
+        "id": str(uuid4()),
+        "name": operator,
+        "description": None,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": Schema.from_arrow(schema).to_json(),
+        "partitionColumns": PARTITION_COLUMNS,
+        "createdTime": clock_ms,
+        "configuration": _CONFIGURATION,
+    }
+    shown = {"mode": "Ignore", "protocol": json.dumps(protocol), "metadata": json.dumps(table)}
+    info = {
+        "timestamp": clock_ms,
+        "operation": "CREATE TABLE",
+        "operationParameters": shown,
+        "engineInfo": "tidegate",
+    }
+    return [{"commitInfo": info}, {"protocol": protocol}, {"metaData": table}]

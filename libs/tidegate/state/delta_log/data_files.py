@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from tidegate.contracts.errors import EngineError, StateError
 from tidegate.contracts.log_schema import PARTITION_COLUMNS
 from tidegate.state import disk
 from tidegate.state.delta_log.log_entries import check_log_exists
+from tidegate.state.lake.port import Lake
 
 ORDER = ("partition", "batch", "seq")
 """Order in which rows of a kind are read; within a partition it is the order in which things happened."""
@@ -37,7 +35,7 @@ _NO_STATISTICS = {"key", "value", "headers"}
 class DataFile:
     """One Parquet file of the log, with rows of the batches `min_batch` to `max_batch`, inclusive.
 
-    `path` is relative to the log's folder, `size` is in bytes, and `written_ms` is the file's modification time.
+    `path` is its key in the log, `size` is in bytes, and `written_ms` is the clock of the batch that wrote it.
     """
 
     path: str
@@ -50,30 +48,27 @@ class DataFile:
     written_ms: int
 
 
-def write_parquet(table: pa.Table, path: Path, *, sync: bool) -> None:
-    """Write the rows to a new Parquet file; with `sync`, fsync the file and its folder."""
+def as_parquet(table: pa.Table) -> bytes:
+    """Return the content of a Parquet file with the rows."""
     integers = [column.name for column in table.schema if pa.types.is_integer(column.type)]
-    with path.open("xb") as sink:
-        pq.write_table(
-            table,
-            sink,
-            row_group_size=max(1, table.num_rows * ROW_GROUP_BYTES // max(table.nbytes, ROW_GROUP_BYTES)),
-            compression="zstd",
-            compression_level=1,
-            store_schema=False,  # else readers would get dictionary columns instead of strings
-            use_dictionary=[name for name in table.column_names if name in _DICTIONARY],
-            column_encoding={name: "DELTA_BINARY_PACKED" for name in integers if name not in _DICTIONARY},
-            write_statistics=[name for name in table.column_names if name not in _NO_STATISTICS],
-        )
-    if sync:
-        # rule: data-files-synced
-        disk.sync(path)
-        # rule: data-files-synced
-        disk.sync(path.parent)
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        table,
+        sink,
+        row_group_size=max(1, table.num_rows * ROW_GROUP_BYTES // max(table.nbytes, ROW_GROUP_BYTES)),
+        compression="zstd",
+        compression_level=1,
+        store_schema=False,  # else readers would get dictionary columns instead of strings
+        use_dictionary=[name for name in table.column_names if name in _DICTIONARY],
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in integers if name not in _DICTIONARY},
+        write_statistics=[name for name in table.column_names if name not in _NO_STATISTICS],
+    )
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
 
 
 def read_files(
-    log: Path,
+    log: Lake,
     files: Iterable[DataFile],
     schema: pa.Schema,
     columns: Sequence[str] | None = None,
@@ -86,14 +81,13 @@ def read_files(
     The result has the given columns of the log's schema (None: all); columns that a file lacks are null.
     """
     wanted = list(schema.names if columns is None else columns)
-    disk_files, parquet = fs.LocalFileSystem(), ds.ParquetFileFormat()
-    fragments = [
-        parquet.make_fragment(str(log / file.path), disk_files, _constants(file, schema))
-        for file in sorted(files, key=lambda file: (file.partition, file.min_batch))
-    ]
-    source = ds.FileSystemDataset(fragments, schema, parquet, disk_files)
-    with disk.disk_errors(log), _damage_named(log):
-        rows = source.to_table(
+    ordered = sorted(files, key=lambda file: (file.partition, file.min_batch))
+    with disk.disk_errors(log.place), _damage_named(log):
+        stored, parquet = log.files({file.path: file.size for file in ordered}), ds.ParquetFileFormat()
+        fragments = [
+            parquet.make_fragment(file.path, stored, _constants(file, schema), file_size=file.size) for file in ordered
+        ]
+        rows = ds.FileSystemDataset(fragments, schema, parquet, stored).to_table(
             list(dict.fromkeys([*wanted, *ORDER])),
             filter=(ds.field("batch") > after_batch) & (ds.field("batch") <= up_to),
         )
@@ -125,36 +119,37 @@ def _is_ordered(*columns: np.typing.NDArray[np.int64]) -> bool:
     return True
 
 
-def require_whole(log: Path, files: Iterable[DataFile]) -> None:
+def require_whole(log: Lake, files: Iterable[DataFile]) -> None:
     """Raise EngineError unless each file exists here with the size that its task reported, and ends as Parquet does.
 
     Executors may have another lake under the same path, and a network file system may lose data that it had accepted.
+    An object store that has acknowledged a file has it; its files are not read again.
     """
+    if not log.place.is_local:
+        return
     for file in files:
-        if fault := _fault(log / file.path, file.size):
+        if fault := _fault(log, file):
             raise EngineError(
                 "a data file that a task has written is missing or incomplete on the driver's machine",
-                value=f"{log / file.path}: {fault}",
+                value=f"{log.place / file.path}: {fault}",
                 remedy="give the driver and all executors the same lake under the same path; nothing was committed",
             )
 
 
-def _fault(path: Path, size: int) -> str | None:
-    try:
-        with path.open("rb", buffering=0) as file:
-            found = os.fstat(file.fileno()).st_size
-            end = os.pread(file.fileno(), len(_PARQUET_END), max(0, found - len(_PARQUET_END)))
-    except OSError as error:
-        return str(error.strerror)
+def _fault(log: Lake, file: DataFile) -> str | None:
+    """Return what is wrong with the file. One read tells its end, and that nothing follows it."""
+    end = log.get_range(file.path, max(0, file.size - len(_PARQUET_END)), len(_PARQUET_END) + 1)
+    if end is None:
+        return "No such file or directory"
     # rule: committed-files-whole/size
-    if found != size:
-        return f"{found} bytes, not {size}"
+    if len(end) != len(_PARQUET_END):
+        return f"not of {file.size} bytes"
     # rule: committed-files-whole/end
     return None if end == _PARQUET_END else "its Parquet footer is missing"
 
 
 @contextmanager
-def _damage_named(log: Path) -> Iterator[None]:
+def _damage_named(log: Lake) -> Iterator[None]:
     """Raise StateError, naming the file, if a file is missing or damaged; Unavailable if the lake cannot be read."""
     try:
         yield
@@ -162,6 +157,6 @@ def _damage_named(log: Path) -> Iterator[None]:
         check_log_exists(log)
         raise StateError(
             f"a data file of the operator log is missing or damaged: {error}",
-            value=log,
+            value=log.place,
             remedy="was the log vacuumed? Bring the log's files back from a copy",
         ) from error

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tidegate.contracts.errors import StateError
 from tidegate.state.delta_log.actions import Action, add, data_file
@@ -16,10 +15,11 @@ from tidegate.state.delta_log.checkpoints import read_checkpoint
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import (
     check_log_exists,
-    checkpoint_path,
-    entry_path,
+    checkpointed,
+    entry_place,
     read_actions,
 )
+from tidegate.state.lake.port import Lake
 
 
 @dataclass(kw_only=True)
@@ -78,33 +78,44 @@ class Snapshot:
             *(add(file, changes_data=False) for file in self.files.values()),
         ]
 
-    def catch_up(self, log: Path, version: int) -> None:
+    def catch_up(self, log: Lake, version: int) -> None:
         """Apply the entries up to that later version."""
         for between in range(self.version + 1, version + 1):
             self.apply(between, _actions(log, between))
 
 
-def load(log: Path, version: int) -> Snapshot:
+def load(log: Lake, version: int) -> Snapshot:
     """Return the table at that version. Raise StateError if it cannot be read, Unavailable while the lake is away."""
-    checkpoint, tail = version, list[list[Action]]()
-    while checkpoint >= 0 and not checkpoint_path(log, checkpoint).exists():
-        tail.append(_actions(log, checkpoint))
-        checkpoint -= 1
-    snapshot = Snapshot(checkpoint=checkpoint)
-    if checkpoint >= 0:
-        snapshot.apply(checkpoint, read_checkpoint(checkpoint_path(log, checkpoint)))
-    for between, actions in enumerate(reversed(tail), checkpoint + 1):
+    known = checkpointed(log)
+    if known is None or known > version or (begun := read_checkpoint(log, known)) is None:
+        return _load_downwards(log, version)
+    snapshot = Snapshot(checkpoint=known)
+    snapshot.apply(known, begun)
+    snapshot.catch_up(log, version)
+    return snapshot
+
+
+def _load_downwards(log: Lake, version: int) -> Snapshot:
+    """Return the table at that version, from the newest checkpoint at or before it, which no hint names."""
+    at, tail = version, list[list[Action]]()
+    while at >= 0 and (begun := read_checkpoint(log, at)) is None:
+        tail.append(_actions(log, at))
+        at -= 1
+    snapshot = Snapshot(checkpoint=at)
+    if at >= 0:
+        snapshot.apply(at, begun or ())
+    for between, actions in enumerate(reversed(tail), at + 1):
         snapshot.apply(between, actions)
     return snapshot
 
 
-def _actions(log: Path, version: int) -> list[Action]:
+def _actions(log: Lake, version: int) -> list[Action]:
     actions = read_actions(log, version)
     if actions is None:
         check_log_exists(log)
         raise StateError(
             f"the operator log cannot be read at version {version}",
-            value=entry_path(log, version),
+            value=entry_place(log, version),
             remedy="was it cleaned up behind that version, or damaged? Bring its _delta_log back from a copy",
         )
     return actions

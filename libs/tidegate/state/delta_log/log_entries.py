@@ -6,29 +6,30 @@ does not grow with the number of entries.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.batch_metadata import Document
-from tidegate.contracts.errors import StateError, Unavailable, UserError
+from tidegate.contracts.errors import StateError, Unavailable
 from tidegate.contracts.naming import COMMIT_METADATA_KEY
-from tidegate.state import disk
+from tidegate.state.lake.place import Place
+from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import Entry
 
 DELTA_LOG = "_delta_log"
-STAGING = "_tidegate"
-"""Folder of files while they are written; Delta ignores it, as it does all names that begin with an underscore."""
+LAST_CHECKPOINT = f"{DELTA_LOG}/_last_checkpoint"
+"""Key of Delta's hint, which names the version of the newest log checkpoint."""
 
-_NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 LOOK_AHEAD = 64
 """Number of versions checked above a missing entry: if one of them exists, the missing entry is lost."""
+
+_OF_A_VERSION = re.compile(rf"{DELTA_LOG}/\d{{20}}\..*")
+_ENTRY = re.compile(rf"{DELTA_LOG}/(\d{{20}})\.json")
+"""Whole names only: stores list uploads under way under longer ones."""
 
 _CHANGES_TABLE = ("metaData", "protocol")
 _NAMES_A_FILE = ("add", "remove")
@@ -36,164 +37,178 @@ _WITHIN_THE_TABLE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_=.-]*(/[a-zA-Z0-9][a-zA-Z
 """The paths that are accepted: plain names with `/` between them, so that nothing has to be decoded or resolved."""
 
 
-def entry_path(log: Path, version: int) -> Path:
-    """Return the path of a version's entry."""
-    return log / DELTA_LOG / f"{version:020d}.json"
+def entry_key(version: int) -> str:
+    """Return the key of a version's entry."""
+    return f"{DELTA_LOG}/{version:020d}.json"
 
 
-def checkpoint_path(log: Path, version: int) -> Path:
-    """Return the path of a version's checkpoint."""
-    return log / DELTA_LOG / f"{version:020d}.checkpoint.parquet"
+def entry_place(log: Lake, version: int) -> Place:
+    """Return where a version's entry is, for messages."""
+    return log.place / entry_key(version)
 
 
-def check_log_exists(log: Path) -> None:
-    """Raise Unavailable if the log's folder is missing, as when its lake is not mounted.
+def checkpoint_key(version: int) -> str:
+    """Return the key of a version's checkpoint."""
+    return f"{DELTA_LOG}/{version:020d}.checkpoint.parquet"
 
-    A write would create a new, empty log in its place.
+
+def check_log_exists(log: Lake) -> None:
+    """Raise Unavailable if there is no log, as when its lake is not mounted.
+
+    Without this check, what is missing would count as deleted.
     """
-    with disk.disk_errors(log):
-        there = (log / DELTA_LOG).is_dir()
-    if not there:
-        raise Unavailable("the lake is unavailable", value=log, remedy="mount it again, or restore the folder")
+    if next(log.list_after(DELTA_LOG), None) is None:
+        raise Unavailable("the lake is unavailable", value=log.place, remedy="mount it again, or restore the folder")
 
 
-def put_entry(log: Path, version: int, actions: Sequence[dict[str, Any]]) -> bool:
-    """Write the entry of the version, if there is none, as a whole; return False if the version is taken.
-
-    Nothing is written if the version is taken, whoever took it. Raise UserError if the file system has no hard links.
-    After an OSError the outcome is unknown. The content is synced to disk before the entry becomes visible; the name is
-    durable only once the caller has synced the folder. For an object store, only this function would have to differ.
-    """
-    with disk.staged(
-        log / STAGING, b"\n".join(json.dumps(line, separators=(",", ":")).encode() for line in actions)
-    ) as file:
-        try:
-            # rule: entry-never-replaced
-            os.link(file, entry_path(log, version))
-        except FileExistsError:
-            return False
-        except OSError as error:
-            if error.errno in _NO_HARD_LINKS:
-                raise UserError(
-                    "the file system of the lake has no hard links, which make a commit atomic",
-                    value=f"{log}: {error.strerror}",
-                    remedy="name a folder of a disk or of NFS as `lake`, not a mounted object store",
-                ) from error
-            raise
-    return True
+def encoded(actions: Iterable[dict[str, Any]]) -> bytes:
+    """Return the content of an entry with these actions."""
+    return b"\n".join(json.dumps(action, separators=(",", ":")).encode() for action in actions)
 
 
-def newest_version(log: Path) -> int | None:
+def put_entry(log: Lake, version: int, actions: Iterable[dict[str, Any]]) -> bool:
+    """Write the entry of the version, if there is none, as a whole; return False if the version is taken."""
+    return log.put_if_absent(entry_key(version), encoded(actions))
+
+
+def newest_version(log: Lake) -> int | None:
     """Return the newest version that has an entry; None if there is no log.
 
-    Search upwards from the newest log checkpoint; list the folder only if there is no checkpoint. Raise StateError if a
-    file of a newer version exists above a missing entry: that entry is lost.
+    Search upwards from the newest log checkpoint; list the entries only if there is no checkpoint. Raise StateError if
+    an entry of a newer version exists above a missing entry: that entry is lost.
     """
-    known = _checkpointed(log)
+    known = checkpointed(log)
     # rule: bounded-by-log-length/version
-    if known is None or not entry_path(log, known).exists():
-        return _newest_listed(log)
+    if known is None or not _has_entry(log, known):
+        known = _newest_listed(log)
+    if known is None:
+        return None
+    known = _listed_up_to(log, known)
     while True:
-        newest = next(version for version in count(known) if not entry_path(log, version + 1).exists())
-        ahead = range(newest + 2, newest + 2 + LOOK_AHEAD)
-        beyond = next((version for version in ahead if entry_path(log, version).exists()), None)
+        newest = next(version for version in count(known) if not _has_entry(log, version + 1))
+        beyond = _entry_beyond(log, newest + 1)
         # rule: lost-entry-stops
         if beyond is None:
             return newest
-        if not entry_path(log, newest + 1).exists():  # else a driver has written both entries meanwhile
-            raise _entries_lost(entry_path(log, beyond))
+        if not _has_entry(log, newest + 1):  # else a driver has written both entries meanwhile
+            raise _entries_lost(log, entry_key(beyond))
         known = newest + 1
 
 
-def _checkpointed(log: Path) -> int | None:
+def _listed_up_to(log: Lake, known: int) -> int:
+    """Return the version up to which an object store lists entries without a gap; in a folder, `known` itself.
+
+    One listing replaces a question for each entry. It decides nothing: the caller looks further by single questions.
+    """
+    if log.place.is_local:
+        return known
+    for found in log.list_after(DELTA_LOG, entry_key(known)):
+        if _version_of(found.key) == known + 1:
+            known += 1
+    return known
+
+
+def _has_entry(log: Lake, version: int) -> bool:
+    return log.etag(entry_key(version)) is not None
+
+
+def _entry_beyond(log: Lake, missing: int) -> int | None:
+    """Return the version of an entry above a missing one, at most LOOK_AHEAD above; None if there is none.
+
+    An object store answers that with one listing; in a folder, a listing would read the names of all entries.
+    """
+    ahead = range(missing + 1, missing + 1 + LOOK_AHEAD)
+    if log.place.is_local:
+        return next((version for version in ahead if _has_entry(log, version)), None)
+    listed = (_version_of(found.key) for found in log.list_after(DELTA_LOG, entry_key(missing)))
+    return next((version for version in listed if version is not None), None)
+
+
+def _version_of(key: str) -> int | None:
+    """Return the version of the entry with the key; None for every other object, such as an upload under way."""
+    found = _ENTRY.fullmatch(key)
+    return None if found is None else int(found[1])
+
+
+def checkpointed(log: Lake) -> int | None:
     """Return the version that Delta's `_last_checkpoint` names; None if that file is missing or cannot be read."""
     try:
-        return int(json.loads((log / DELTA_LOG / "_last_checkpoint").read_bytes())["version"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return int(json.loads(log.get(LAST_CHECKPOINT) or b"")["version"])
+    except (ValueError, KeyError, TypeError):
         return None
 
 
-def _newest_listed(log: Path) -> int | None:
-    try:
-        with os.scandir(log / DELTA_LOG) as files:
-            names = [file.name for file in files if file.name[:20].isdecimal()]
-    except FileNotFoundError:
-        return None
-    newest = max((name for name in names if name[20:] == ".json"), default=None)
-    if newest is None:
-        return None
+def _newest_listed(log: Lake) -> int | None:
+    """Return the newest version that a listing shows, 0 if it shows none; None if there is no log.
+
+    Raise StateError if the entry of the newest version is lost.
+    """
+    keys = [found.key for found in log.list_after(DELTA_LOG) if _OF_A_VERSION.fullmatch(found.key)]
+    if all(_version_of(key) is None for key in keys):
+        return 0 if _has_entry(log, 0) else None
+    newest = int(keys[-1].removeprefix(f"{DELTA_LOG}/")[:20])
     # rule: expected-version
-    if max(names)[:20] > newest[:20]:
-        raise _entries_lost(log / DELTA_LOG / max(names))
-    return int(newest[:20])
+    if not _has_entry(log, newest):
+        raise _entries_lost(log, keys[-1])
+    return newest
 
 
-def _entries_lost(newer: Path) -> StateError:
+def _entries_lost(log: Lake, newer: str) -> StateError:
     return StateError(
         "the log's newest version is not the one that its entries show",
-        value=newer,
+        value=log.place / newer,
         remedy="bring the log's entries back from a copy",
     )
 
 
-def oldest_version(log: Path, newest: int) -> int:
+def oldest_version(log: Lake, newest: int) -> int:
     """Return the oldest version that has an entry.
 
     Clean-up deletes the oldest entries first and so leaves no gap; that allows a binary search.
     """
-    return bisect_left(range(newest), True, key=lambda version: entry_path(log, version).exists())
+    return bisect_left(range(newest), True, key=lambda version: _has_entry(log, version))
 
 
-def version_at(log: Path, oldest: int, newest: int, time_ms: int) -> int:
-    """Return the newest version at that time, by the file times of entries; `oldest` - 1 if all are later."""
-    return (
-        bisect_right(range(newest + 1), time_ms, lo=oldest, key=lambda version: written_ms(entry_path(log, version)))
-        - 1
-    )
+def version_at(log: Lake, oldest: int, newest: int, time_ms: int) -> int:
+    """Return the newest version at that time, by the clocks of entries; `oldest` - 1 if all are later."""
+    return bisect_right(range(newest + 1), time_ms, lo=oldest, key=lambda version: clock_at(log, version)) - 1
 
 
-def written_ms(path: Path) -> int:
-    """Return the file's modification time, ms."""
-    return path.stat().st_mtime_ns // 1_000_000
+def clock_at(log: Lake, version: int) -> int:
+    """Return the clock of the version's entry, ms: its writer's, at the time of the batch; 0 if it has none."""
+    return clock_of(read_actions(log, version) or ())
 
 
-def fingerprint_of(log: Path, version: int) -> tuple[int, int] | None:
-    """Return the entry's file time (ns) and size; None if there is no entry.
-
-    They differ if another entry was put in its place.
-    """
-    try:
-        found = entry_path(log, version).stat()
-    except FileNotFoundError:
-        return None
-    return found.st_mtime_ns, found.st_size
+def clock_of(actions: Iterable[dict[str, Any]]) -> int:
+    """Return the clock in an entry's actions, ms; 0 if it has none."""
+    return next((action["commitInfo"].get("timestamp") or 0 for action in actions if "commitInfo" in action), 0)
 
 
-def read_actions(log: Path, version: int) -> list[dict[str, Any]] | None:
+def read_actions(log: Lake, version: int) -> list[dict[str, Any]] | None:
     """Return the entry's actions; None if there is no entry.
 
     Raise StateError, naming the entry, if it is empty or cut short, or names a file that is not the table's.
     """
-    path = entry_path(log, version)
-    try:
-        actions = [json.loads(line) for line in path.read_bytes().splitlines()]
-    except FileNotFoundError:
+    content, place = log.get(entry_key(version)), entry_place(log, version)
+    if content is None:
         return None
+    try:
+        actions = [json.loads(line) for line in content.splitlines()]
     except ValueError:
         actions = []
     # rule: damaged-entry-stops
     if not actions:
         raise StateError(
             "an entry of the operator log is empty or truncated, as after a power failure",
-            value=path,
+            value=place,
             remedy="if it is the newest entry, move it away and start again: its batch is then done again",
         )
     # rule: path-inside-table
-    refuse_paths_outside(path, actions)
+    refuse_paths_outside(place, actions)
     return actions
 
 
-def refuse_paths_outside(file: Path, actions: Iterable[dict[str, Any]]) -> None:
+def refuse_paths_outside(file: Place, actions: Iterable[dict[str, Any]]) -> None:
     """Raise StateError if an action names a data file outside of the table, or a file of `_delta_log`.
 
     `file` is the entry or checkpoint that the actions are from. The check is needed because files that a log names are
@@ -216,7 +231,7 @@ def document_of(actions: Sequence[dict[str, Any]]) -> Document | None:
     return json.loads(said) if said else None
 
 
-def read_entry(log: Path, version: int) -> Entry | None:
+def read_entry(log: Lake, version: int) -> Entry | None:
     """Return the part of an entry that the fence needs; None if there is no such entry."""
     actions = read_actions(log, version)
     return None if actions is None else _entry(version, actions)
@@ -236,12 +251,12 @@ def _entry(version: int, actions: list[dict[str, Any]]) -> Entry:
     )
 
 
-def entries_above(log: Path, version: int) -> list[Entry]:
+def entries_above(log: Lake, version: int) -> list[Entry]:
     """Return the entries above the version, ascending, up to the first missing one."""
     return list(_walk(log, version + 1, step=1))
 
 
-def newest_entries(log: Path, newest: int) -> list[Entry]:
+def newest_entries(log: Lake, newest: int) -> list[Entry]:
     """Return the entries from the newest down to the second newest of Tidegate's own, newest first.
 
     The last driver may not have checked the foreign entries among them.
@@ -255,7 +270,7 @@ def newest_entries(log: Path, newest: int) -> list[Entry]:
     return found
 
 
-def _walk(log: Path, version: int, *, step: int) -> Iterator[Entry]:
+def _walk(log: Lake, version: int, *, step: int) -> Iterator[Entry]:
     while (entry := read_entry(log, version)) is not None:
         yield entry
         version += step

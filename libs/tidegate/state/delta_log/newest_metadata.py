@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import reduce
-from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta, Document, after_document, is_complete
 from tidegate.contracts.errors import StateError
 from tidegate.state.delta_log import log_entries
+from tidegate.state.lake.port import Lake
 
 
 class Newest(NamedTuple):
@@ -24,7 +24,7 @@ class Newest(NamedTuple):
     version: int
 
 
-def newest_metadata(log: Path, version: int) -> Newest | None:
+def newest_metadata(log: Lake, version: int) -> Newest | None:
     """Return the metadata of the newest batch up to the version; None if no batch is committed.
 
     Raise StateError if an entry that it builds upon is missing.
@@ -39,13 +39,13 @@ def newest_metadata(log: Path, version: int) -> Newest | None:
     if documents:
         raise StateError(
             "the operator log lacks the entries that its newest metadata builds upon",
-            value=f"batch {documents[0]['batch']} builds upon batch {documents[0]['base']} in {log}",
+            value=f"batch {documents[0]['batch']} builds upon batch {documents[0]['base']} in {log.place}",
             remedy="restore the log's _delta_log from a copy",
         )
     return None
 
 
-def documents_before(log: Path, version: int) -> Iterator[tuple[int, Document]]:
+def documents_before(log: Lake, version: int) -> Iterator[tuple[int, Document]]:
     """Yield (version, document) of the batches from the version down, newest first, up to the first missing entry."""
     while (actions := log_entries.read_actions(log, version)) is not None:
         if (document := log_entries.document_of(actions)) is not None:

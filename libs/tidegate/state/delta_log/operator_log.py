@@ -2,14 +2,13 @@
 
 A handle stays at the version of its own last commit, so that the commit of another driver always causes a conflict. A
 commit creates one file, which must not exist yet. Its cost does not depend on the length of the log, because nothing is
-listed and the table's file list is kept in memory. delta-rs creates the table.
+listed and the table's file list is kept in memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +19,6 @@ from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable
 from tidegate.contracts.log_schema import FORMAT, READABLE_FORMATS
 from tidegate.contracts.naming import app_transaction_id
-from tidegate.state import disk
 from tidegate.state.delta_log.actions import (
     Action,
     add,
@@ -30,23 +28,25 @@ from tidegate.state.delta_log.actions import (
 )
 from tidegate.state.delta_log.attempt_files import delete_files
 from tidegate.state.delta_log.checkpoints import write_checkpoint
-from tidegate.state.delta_log.creation import FORMAT_KEY
+from tidegate.state.delta_log.creation import FORMAT_KEY, create_table
 from tidegate.state.delta_log.data_files import (
     ANY_BATCH,
     DataFile,
+    read_files,
     require_whole,
 )
 from tidegate.state.delta_log.delta_snapshot import Snapshot, load
-from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
 from tidegate.state.delta_log.log_entries import (
-    DELTA_LOG,
-    check_log_exists,
+    encoded,
     entries_above,
-    entry_path,
+    entry_key,
+    entry_place,
     newest_entries,
     newest_version,
 )
 from tidegate.state.delta_log.newest_metadata import Newest, newest_metadata
+from tidegate.state.lake.place import Place
+from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import Entry, Verdict, judge_winners
 
 CHECKPOINT_EVERY = 64
@@ -76,53 +76,50 @@ class LogSize:
 class OperatorLog:
     """A handle on an operator's log at one version of its Delta table."""
 
-    def __init__(self, path: Path, snapshot: Snapshot, lake: Lake = MOUNTED_LAKE, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.path, self.lake, self._clock = path, lake, clock
+    def __init__(self, lake: Lake, snapshot: Snapshot, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.lake, self._clock = lake, clock
         self.schema = pa.schema(Schema.from_json(snapshot.metadata["schemaString"]))
         self._snapshot = snapshot
         self._newest: Newest | None = None
+        self._own_entry: bytes | None = None
 
     @classmethod
     def open(
-        cls,
-        path: Path,
-        operator: str,
-        schema: pa.Schema,
-        *,
-        create: bool,
-        lake: Lake = MOUNTED_LAKE,
-        clock: Clock = SYSTEM_CLOCK,
+        cls, lake: Lake, operator: str, schema: pa.Schema, *, create: bool, clock: Clock = SYSTEM_CLOCK
     ) -> OperatorLog:
         """Return a handle at the newest version, for the driver; with `create`, create the table if there is none.
 
         Raise StateError, with a remedy, if there is no log, if it is damaged, if it has another format, operator or
         schema, and if another program changed its data. Raise Unavailable while the lake fails.
         """
-        with disk.disk_errors(path):
-            newest = newest_version(path)
-            if newest is None and create:
-                lake.create_table(path, operator, schema)
-                newest = newest_version(path)
-            if newest is None:
-                raise StateError(
-                    "there is no operator log", value=path, remedy="run the operator once, or correct `lake`"
-                )
-            # rule: foreign-change-refused/data
-            _refuse_foreign_changes(path, newest_entries(path, newest))
-            log = cls(path, load(path, newest), lake, clock)
-        _refuse_another(path, log._snapshot, operator, log.schema, schema)
+        newest = newest_version(lake)
+        if newest is None and create:
+            create_table(lake, operator, schema, clock.now_ms())
+            newest = newest_version(lake)
+        if newest is None:
+            raise StateError(
+                "there is no operator log", value=lake.place, remedy="run the operator once, or correct `lake`"
+            )
+        # rule: foreign-change-refused/data
+        _refuse_foreign_changes(lake, newest_entries(lake, newest))
+        log = cls(lake, load(lake, newest), clock)
+        _refuse_another(lake.place, log._snapshot, operator, log.schema, schema)
         log.newest()
         return log
 
     @classmethod
-    def at(cls, path: Path, version: int | None, lake: Lake = MOUNTED_LAKE) -> OperatorLog:
+    def at(cls, lake: Lake, version: int | None) -> OperatorLog:
         """Return a handle at that version (None: the newest) for reading.
 
         It is cheap enough for every task that recovers a local state.
         """
-        with disk.disk_errors(path):
-            wanted = newest_version(path) if version is None else version
-            return cls(path, load(path, -1 if wanted is None else wanted), lake)
+        wanted = newest_version(lake) if version is None else version
+        return cls(lake, load(lake, -1 if wanted is None else wanted))
+
+    @property
+    def place(self) -> Place:
+        """Return where the log is."""
+        return self.lake.place
 
     @property
     def operator(self) -> str:
@@ -135,9 +132,30 @@ class OperatorLog:
         return self._snapshot.version
 
     def has_successor(self) -> bool:
-        """Return True if the log has an entry above the handle's version. Only one file name is checked."""
-        with disk.disk_errors(self.path):
-            return entry_path(self.path, self.version + 1).exists()
+        """Return True if the log has an entry above the handle's version. One key is asked for."""
+        return self.lake.etag(entry_key(self.version + 1)) is not None
+
+    def check_own_entry(self) -> None:
+        """Check that the entry which this handle committed last is unchanged; do nothing before its first commit.
+
+        Raise Unavailable if the entry is missing, as when the lake is not mounted. Raise StateError if another program
+        has replaced it, as Spark does on S3 without a condition: a batch may be lost.
+        """
+        if self._own_entry is None:
+            return
+        found = self.lake.get(entry_key(self.version))
+        if found is None:
+            raise Unavailable(
+                "the lake is unavailable", value=self.place, remedy="mount it again, or restore the folder"
+            )
+        # rule: replaced-entry-stops
+        if found != self._own_entry:
+            raise StateError(
+                "another program has replaced an entry of the operator log",
+                value=entry_place(self.lake, self.version),
+                remedy="keep other programs from writing to _delta_log; restore that entry from an earlier version of "
+                "the object, and start again",
+            )
 
     @property
     def table_id(self) -> str:
@@ -202,12 +220,12 @@ class OperatorLog:
         None for `partition` means all partitions, None for `columns` all columns of the log.
         """
         files = self.data_files(kind, partition, after_batch=after_batch, up_to=up_to)
-        return self.lake.read_files(self.path, files, self.schema, columns, after_batch=after_batch, up_to=up_to)
+        return read_files(self.lake, files, self.schema, columns, after_batch=after_batch, up_to=up_to)
 
     def pinned_copy(self) -> OperatorLog:
         """Return a copy of the handle that stays at this version, for a thread that runs beside the committing one."""
         snapshot = replace(self._snapshot, files=dict(self._snapshot.files))
-        handle = OperatorLog(self.path, snapshot, self.lake, self._clock)
+        handle = OperatorLog(self.lake, snapshot, self._clock)
         handle._newest = self._newest
         return handle
 
@@ -238,15 +256,14 @@ class OperatorLog:
         before the entry is written, the attempt's files are deleted here. After Outdated the caller may delete them.
         After any other error they must not be deleted, as they may be committed.
         """
-        check_log_exists(self.path)
         self._refuse_reuse(meta)
         try:
             # rule: committed-files-whole/checked
-            require_whole(self.path, [*files, *records])
+            require_whole(self.lake, [*files, *records])
             self._checkpoint_if_due()
         except Exception:  # no entry was written, so no commit can name these files
             # rule: failed-batch-files
-            delete_files(self.path, meta.batch, meta.attempt, [*files, *records])
+            delete_files(self.lake, [file.path for file in (*files, *records)])
             raise
         complete = self._has_to_be_complete(meta)
         # rule: metadata-as-change/entry
@@ -257,8 +274,11 @@ class OperatorLog:
         removed = [remove(file, meta.clock) for file in replaces]
         # rule: format-upgrade/table, txn-in-commit
         actions = [commit_info(meta, document), transaction(meta), *self._upgrade(), *added, *removed]
-        version = self._commit_until_clear(actions, meta, replaces)
-        self._stand_at(version, actions)
+        entry = encoded(actions)
+        version = self._commit_until_clear(entry, meta, replaces)
+        self._snapshot.catch_up(self.lake, version - 1)
+        self._snapshot.apply(version, actions)
+        self._own_entry = entry
         self._newest = Newest(meta, meta.batch, version) if complete else self._known._replace(meta=meta)
 
     def _has_to_be_complete(self, meta: BatchMeta) -> bool:
@@ -303,8 +323,7 @@ class OperatorLog:
         # rule: metadata-complete/checkpoint
         if self._newest is None or self._newest.version != self.version or not self._needs_checkpoint(self.version):
             return
-        with disk.disk_errors(self.path):
-            write_checkpoint(self.path, self.version, snapshot.actions())
+        write_checkpoint(self.lake, self.version, snapshot.actions())
         snapshot.checkpoint = self.version
 
     def _needs_checkpoint(self, version: int) -> bool:
@@ -313,7 +332,7 @@ class OperatorLog:
         wait = CHECKPOINT_EVERY + len(snapshot.files) // CHECKPOINT_FILES_PER_ENTRY
         return version - max(snapshot.checkpoint, 0) >= wait
 
-    def _commit_until_clear(self, actions: Sequence[Action], meta: BatchMeta, replaces: Sequence[DataFile]) -> int:
+    def _commit_until_clear(self, entry: bytes, meta: BatchMeta, replaces: Sequence[DataFile]) -> int:
         """Retry the identical commit until it is accepted or refused; return its version.
 
         Raise Unavailable if the outcome is still unknown after the last retry. Listing the folder would prove nothing,
@@ -323,8 +342,8 @@ class OperatorLog:
         for pause_s in RETRY_PAUSES_S:
             self._clock.sleep(pause_s)
             try:
-                return self._try_commit(actions, meta, replaces)
-            except OSError as error:
+                return self._try_commit(entry, meta, replaces)
+            except Unavailable as error:
                 # rule: identical-retry, listing-decides-nothing
                 unclear = error
         raise Unavailable(
@@ -333,18 +352,18 @@ class OperatorLog:
             remedy="check that the lake is writable; the driver starts over with a claim, which resolves it",
         ) from unclear
 
-    def _try_commit(self, actions: Sequence[Action], meta: BatchMeta, replaces: Sequence[DataFile]) -> int:
+    def _try_commit(self, entry: bytes, meta: BatchMeta, replaces: Sequence[DataFile]) -> int:
         # rule: compaction-not-outdated
         self._refuse_outdated(meta, replaces)
         # rule: handle-at-own-commit
-        while not self.lake.put_entry(self.path, self.version + 1, actions):
-            above = entries_above(self.path, self.version)
+        while not self.lake.put_if_absent(entry_key(self.version + 1), entry):
+            above = entries_above(self.lake, self.version)
             verdict = judge_winners(above, meta.attempt, meta.epoch)
             if verdict is Verdict.COMMITTED:
                 return next(entry.version for entry in above if entry.attempt == meta.attempt)
             if verdict is not Verdict.TRY_ABOVE:
-                raise _error(verdict, self.path, meta, above)
-            self._snapshot.catch_up(self.path, above[-1].version)
+                raise _error(verdict, self.lake, meta, above)
+            self._snapshot.catch_up(self.lake, above[-1].version)
             # rule: compaction-not-outdated
             self._refuse_outdated(meta, replaces)
         return self.version + 1
@@ -359,78 +378,70 @@ class OperatorLog:
         if gone:
             raise Outdated(
                 "files that a compaction was to replace are no longer in the log (a foreign OPTIMIZE?)",
-                value=f"batch {meta.batch} in {self.path}: {len(gone)} files, such as {gone[0]}",
+                value=f"batch {meta.batch} in {self.place}: {len(gone)} files, such as {gone[0]}",
                 remedy="do nothing: nothing was committed, and the compaction is planned again",
             )
-
-    def _stand_at(self, version: int, actions: Sequence[Action]) -> None:
-        with disk.disk_errors(self.path):
-            self._snapshot.catch_up(self.path, version - 1)
-            # rule: entry-synced
-            disk.sync(self.path / DELTA_LOG)
-        self._snapshot.apply(version, actions)
 
     def _read_newest(self) -> Newest | None:
         committed = self._snapshot.transactions.get(app_transaction_id(self.operator))
         if committed is None:
             return None
-        with disk.disk_errors(self.path):
-            newest = newest_metadata(self.path, self.version)
+        newest = newest_metadata(self.lake, self.version)
         # rule: metadata-required/opened
         if newest is None or newest.meta.batch != committed["version"]:
             raise StateError(
                 "the log lacks the metadata of its newest batch",
-                value=f"batch {committed['version']} in {self.path}",
+                value=f"batch {committed['version']} in {self.place}",
                 remedy="restore the log's _delta_log from a copy",
             )
         return newest
 
 
-def _refuse_foreign_changes(path: Path, entries: Sequence[Entry]) -> None:
+def _refuse_foreign_changes(log: Lake, entries: Sequence[Entry]) -> None:
     foreign = [entry.version for entry in entries if entry.foreign_change]
     if foreign:
-        raise _foreign_change(path, foreign)
+        raise _foreign_change(log, foreign)
 
 
-def _foreign_change(path: Path, foreign: Sequence[int]) -> StateError:
+def _foreign_change(log: Lake, foreign: Sequence[int]) -> StateError:
     return StateError(
         "another program changed data in the operator log (a RESTORE, DELETE, UPDATE or append)",
-        value=", ".join(str(entry_path(path, version)) for version in foreign),
+        value=", ".join(str(entry_place(log, version)) for version in foreign),
         remedy="stop the operator, move those entries and all newer ones out of _delta_log, and start again; "
         "or begin a new log in another lake",
     )
 
 
-def _refuse_another(path: Path, snapshot: Snapshot, operator: str, found: pa.Schema, expected: pa.Schema) -> None:
+def _refuse_another(place: Place, snapshot: Snapshot, operator: str, found: pa.Schema, expected: pa.Schema) -> None:
     needed = (snapshot.protocol["minReaderVersion"], snapshot.protocol["minWriterVersion"])
     # rule: known-delta-protocol
     if needed[0] > _PROTOCOL[0] or needed[1] > _PROTOCOL[1]:
         remedy = "another program raised it (ALTER TABLE): move that entry and all newer ones out of _delta_log"
         raise StateError(
-            "the operator log needs an unsupported Delta protocol", value=f"{needed} in {path}", remedy=remedy
+            "the operator log needs an unsupported Delta protocol", value=f"{needed} in {place}", remedy=remedy
         )
     # rule: known-format
     if (written := snapshot.metadata["configuration"].get(FORMAT_KEY)) not in map(str, READABLE_FORMATS):
         remedy = f"this program reads format {FORMAT}: use the release that wrote the log, or migrate it"
-        raise StateError("the operator log has a different format", value=f"{written} in {path}", remedy=remedy)
+        raise StateError("the operator log has a different format", value=f"{written} in {place}", remedy=remedy)
     # rule: own-log
     if (name := snapshot.metadata["name"]) != operator:
         remedy = f"give {operator} a lake or a name of its own"
-        raise StateError("the log belongs to another operator", value=f"{name} in {path}", remedy=remedy)
+        raise StateError("the log belongs to another operator", value=f"{name} in {place}", remedy=remedy)
     if not found.equals(expected):
         different = sorted({field.name for field in set(found) ^ set(expected)})
         remedy = "an operator's kind and columns are fixed in its log: give the changed operator a new name"
-        raise StateError("the operator log has different columns", value=f"{different} in {path}", remedy=remedy)
+        raise StateError("the operator log has different columns", value=f"{different} in {place}", remedy=remedy)
 
 
-def _error(verdict: Verdict, path: Path, meta: BatchMeta, above: Sequence[Entry]) -> Exception:
-    shown = f"batch {meta.batch} of epoch {meta.epoch} in {path}"
+def _error(verdict: Verdict, log: Lake, meta: BatchMeta, above: Sequence[Entry]) -> Exception:
+    shown = f"batch {meta.batch} of epoch {meta.epoch} in {log.place}"
     if verdict is Verdict.FENCED:
         remedy = "do nothing if you meant to start the other driver; otherwise stop that one"
         return Fenced("a newer driver has claimed the operator; this one stops", value=shown, remedy=remedy)
     foreign = [entry.version for entry in above if entry.foreign_change]
     if foreign:
-        return _foreign_change(path, foreign)
+        return _foreign_change(log, foreign)
     if verdict is Verdict.STOP:
         return StateError("two drivers of one epoch have committed to the same log", value=shown)
     return EngineError("another commit won the race; the driver starts over", value=shown)

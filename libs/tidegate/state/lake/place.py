@@ -9,13 +9,11 @@ from pathlib import Path
 
 from tidegate.contracts.errors import InvalidValue
 
-SCHEMES = ("s3", "gs", "az")
-"""The schemes of object stores that a place can name."""
+OPTIONS = {"s3": ("endpoint", "profile", "region", "secret_file"), "gs": ("secret_file",), "az": ()}
+"""Names that a place may need beside its url, by scheme. None is a secret; a secret is read from `secret_file`."""
 
-OPTIONS = ("endpoint", "profile", "region", "secret_file")
-"""Names that a place may need beside its url. None of them is a secret; a secret is read from `secret_file`."""
-
-_URL = re.compile(r"(?P<scheme>[a-z0-9+.-]+)://(?P<rest>.*)", re.IGNORECASE)
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/.*")
+"""A path with a colon before its first slash is taken for a url, too: as a path it would be a folder by accident."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,8 @@ class Place:
     @property
     def scheme(self) -> str | None:
         """Return the scheme of the url, such as `s3`; None for a folder of a file system."""
-        found = _URL.fullmatch(self.url)
-        return None if found is None else found["scheme"].lower()
+        found = _SCHEME.fullmatch(self.url)
+        return None if found is None else found[1]
 
     @property
     def is_local(self) -> bool:
@@ -75,20 +73,23 @@ class Place:
     @property
     def for_spark(self) -> str:
         """Return the url by which Spark reads it: Hadoop's client for S3 has the scheme s3a."""
-        return re.sub(r"^s3://", "s3a://", self.url, flags=re.IGNORECASE)
+        return re.sub(r"^s3://", "s3a://", self.url)
 
     def within(self, folder: Path) -> Place:
-        """Return the place with a relative path resolved against the folder."""
-        return Place(str(folder / self.url), self.options) if self.is_local else self
+        """Return the place with relative paths, its own or that of `secret_file`, resolved against the folder."""
+        if self.is_local:
+            return Place(str(folder / self.url), self.options)
+        resolved = {name: str(folder / value) if name == "secret_file" else value for name, value in self.options}
+        return Place.of(self.url, resolved)
 
 
 def problem_of(place: Place) -> InvalidValue | None:
     """Return why a configuration cannot name the place; None if it can."""
     if place.is_local:
         return None
-    if place.scheme not in SCHEMES:
-        remedy = f"name a folder, or a url that begins with {', '.join(f'{scheme}://' for scheme in SCHEMES)}"
-        return InvalidValue("not a storage that Tidegate can use", remedy)
+    if place.scheme not in OPTIONS:
+        remedy = f"name a folder, or a url that begins with {', '.join(f'{scheme}://' for scheme in OPTIONS)}"
+        return InvalidValue("a URL of no storage that Tidegate can use", remedy)
     bucket = place.url.partition("://")[2].partition("/")[0]
     return None if bucket else InvalidValue("the url names no bucket", f"write {place.scheme}://BUCKET/PREFIX")
 
@@ -97,6 +98,7 @@ def options_problem(options: Mapping[str, str], place: Place) -> InvalidValue | 
     """Return why the options cannot be given for the place; None if they can."""
     if options and place.is_local:
         return InvalidValue("a folder has no options", "remove lake_options, or name an object store as lake")
-    unknown = sorted(set(options) - set(OPTIONS))
-    remedy = f"use {', '.join(OPTIONS)}; secrets come from the environment, a role or secret_file"
-    return InvalidValue(f"unknown: {', '.join(unknown)}", remedy) if unknown else None
+    known = OPTIONS.get(place.scheme or "", ())
+    unknown = sorted(set(options) - set(known))
+    remedy = f"use {', '.join(known) or 'none'}; credentials come from the environment or a role of each machine"
+    return InvalidValue(f"no option of {place.scheme}://: {', '.join(unknown)}", remedy) if unknown else None

@@ -30,8 +30,8 @@ _NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS)
 class PosixLake:
     """The files below one folder. It holds no open file, so that it can be pickled and copied freely.
 
-    Folders below the place are created as needed. The place itself is created only by `put_if_absent`, which creates a
-    log; a `put` of a file raises Unavailable if the place is missing, as when the lake is not mounted.
+    Folders below the place are created as needed, but the place itself never is (see `make_place`): without it, a write
+    raises Unavailable, because the lake is not mounted.
     """
 
     place: Place
@@ -43,6 +43,7 @@ class PosixLake:
         """
         path = self._path(key)
         with disk.disk_errors(path):
+            self._require_place()
             disk.make_folder(path.parent, synced=True)
             with disk.staged(self._path(STAGING), data) as file:
                 try:
@@ -71,7 +72,7 @@ class PosixLake:
         """Write or replace the file durably and return its ETag; see `Lake.put`."""
         path = self._path(key)
         with disk.disk_errors(path):
-            self._require_mounted()
+            self._require_place()
             disk.make_folder(path.parent, synced=True)
             with disk.staged(self._path(STAGING), data) as file:
                 written = _etag(file.stat())
@@ -80,7 +81,13 @@ class PosixLake:
             disk.sync(path.parent)
         return written
 
-    def _require_mounted(self) -> None:
+    def make_place(self) -> None:
+        """Create the folder durably, unless it is there: a log begins."""
+        with disk.disk_errors(self.place.folder):
+            disk.make_folder(self.place.folder, synced=True)
+
+    def _require_place(self) -> None:
+        # rule: lake-away-writes-nothing
         if not self.place.folder.is_dir():
             raise Unavailable(
                 "the lake is unavailable", value=self.place, remedy="mount it again, or restore the folder"

@@ -110,7 +110,6 @@ def _opened(bucket: Bucket) -> Store:
     }
     if bucket.scheme == "s3":
         return S3Store(bucket.name, config=_s3_config(options), credential_provider=profile_reader(options), **settings)
-    _refuse_others(bucket, options)
     if bucket.scheme == "az":
         return AzureStore(bucket.name, **settings)
     account: Any = {"service_account": options["secret_file"]} if "secret_file" in options else {}
@@ -120,14 +119,3 @@ def _opened(bucket: Bucket) -> Store:
 def _s3_config(options: Mapping[str, str]) -> Any:
     names = {"endpoint": "aws_endpoint_url_s3", "region": "region"}  # which the environment does not override
     return {"conditional_put": "etag", **{names[name]: options[name] for name in set(names) & set(options)}}
-
-
-def _refuse_others(bucket: Bucket, options: Mapping[str, str]) -> None:
-    """Raise UserError for options that only S3 has."""
-    known = {"secret_file"} if bucket.scheme == "gs" else set()
-    if strange := sorted(set(options) - known):
-        raise UserError(
-            f"{bucket.scheme}:// has no such options",
-            value=", ".join(strange),
-            remedy="remove them from lake_options; the environment variables of the store's own tools are read",
-        )

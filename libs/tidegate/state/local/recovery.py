@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import Operator, OperatorState
-from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.delta_log.lake import MOUNTED_LAKE, Lake
+from tidegate.state.delta_log.data_files import DataFile, read_files
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.port import Lake
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.protocol_decisions import NO_COMMIT, RecoveryMethod, RecoveryPlan, Wanted, choose_state
 from tidegate.state.slots import last_rows
@@ -39,17 +38,16 @@ class PartitionLog:
     state files that the commits of the lineage added, if they are known; these files may be gone.
     """
 
-    log: Path
+    log: Lake
     version: int
     partition: int
     stream_time: int
     tail: Sequence[DataFile] | None = None
-    lake: Lake = MOUNTED_LAKE
 
     @property
     def lacks_files(self) -> bool:
         """Return whether a file of the tail is gone."""
-        return self.tail is not None and not all((self.log / file.path).exists() for file in self.tail)
+        return self.tail is not None and any(self.log.etag(file.path) is None for file in self.tail)
 
 
 def recover(local: LocalState, operator: Operator, wanted: Wanted, source: PartitionLog) -> Recovered:
@@ -146,10 +144,10 @@ def _rows_to_apply(
     # rule: replica-deletes
     if plan.method is RecoveryMethod.CATCH_UP and source.tail is not None:
         files = [file for file in source.tail if file.max_batch > plan.after_batch]
-        return [last_rows(source.lake.read_files(source.log, files, log_schema(operator.columns)), operator.slot)]
+        return [last_rows(read_files(source.log, files, log_schema(operator.columns)), operator.slot)]
     if plan.method is RecoveryMethod.UNDO and plan.after_batch == (wanted.last or NO_COMMIT)[0]:
         return []
-    log = OperatorLog.at(source.log, source.version, source.lake)
+    log = OperatorLog.at(source.log, source.version)
     # rule: same-table
     _refuse_another(log, table_id)
     if plan.method in (RecoveryMethod.UNDO, RecoveryMethod.CATCH_UP):
@@ -157,14 +155,14 @@ def _rows_to_apply(
         return [last_rows(log.read("state", partition, plan.after_batch), operator.slot)]
     columns = list(dict.fromkeys([*_COLUMNS, *operator.slot, *(column.name for column in operator.columns)]))
     turns = list(_turns(log.data_files("state", partition))) or [[]]
-    return (log.lake.read_files(log.path, files, log.schema, columns) for files in turns)
+    return (read_files(log.lake, files, log.schema, columns) for files in turns)
 
 
 def _refuse_another(log: OperatorLog, table_id: str) -> None:
     if log.table_id != table_id:
         raise StateError(
             "the operator log is not the log that the driver of its reader has read",
-            value=f"table id {log.table_id}, was {table_id}, in {log.path}",
+            value=f"table id {log.table_id}, was {table_id}, in {log.place}",
             remedy="start the operator again: its error says how to continue with a re-created log",
         )
 

@@ -32,7 +32,7 @@ def documents(log: OperatorLog, batches: range) -> list[Document]:
 def _in_entries(log: OperatorLog, batches: range) -> list[Document]:
     if not batches:
         return []
-    newest_first = (document for _version, document in documents_before(log.path, log.version))
+    newest_first = (document for _version, document in documents_before(log.lake, log.version))
     above = takewhile(lambda document: document["batch"] >= batches.start, newest_first)
     return [document for document in above if document["batch"] < batches.stop][::-1]
 
@@ -105,4 +105,5 @@ def record(log: OperatorLog, meta: BatchMeta, *, after_batch: int) -> list[DataF
             "timestamp": pa.array([document["clock"] for document in found], pa.int64()),
         }
     )
-    return [write_file(log.path, "meta", META_PARTITION, rows, batch=meta.batch, attempt=meta.attempt, lake=log.lake)]
+    batch, attempt, clock = meta.batch, meta.attempt, meta.clock
+    return [write_file(log.lake, "meta", META_PARTITION, rows, batch=batch, attempt=attempt, clock=clock)]

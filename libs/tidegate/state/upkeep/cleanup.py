@@ -9,21 +9,20 @@ log is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from tidegate.contracts.batch_metadata import is_complete
-from tidegate.state import disk
 from tidegate.state.delta_log.actions import Action
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
-    checkpoint_path,
+    checkpoint_key,
+    clock_at,
     document_of,
-    entry_path,
+    entry_key,
     oldest_version,
     read_actions,
-    written_ms,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import newest_old
 from tidegate.state.upkeep.batch_history import recorded_through
 from tidegate.state.upkeep.orphans import sweep
@@ -42,23 +41,22 @@ def clean_up(log: OperatorLog, *, clock_ms: int, rewind_window_ms: int, pinned: 
     are deleted by the next clean-ups. Only the driver may call this, with its handle at its own commit and no attempt
     running.
     """
-    with disk.disk_errors(log.path):
-        oldest = oldest_version(log.path, log.version)
-        # rule: window-at-least-an-hour
-        behind = _newest_behind(log, oldest, clock_ms, max(rewind_window_ms, MIN_WINDOW_MS))
-        # rule: window-readable
-        first = _checkpoint_before(log.path, oldest, behind if pinned is None else min(behind, pinned))
-        ended = range(oldest, min(first, oldest + MAX_ENTRIES))
-        deleted = [_delete_version(log, version, actions) for version, actions in _recorded(log, ended)]
-        # rule: orphans-after-a-week/swept
-        return sum(deleted) + sweep(log, oldest=oldest + len(deleted), clock_ms=clock_ms)
+    oldest = oldest_version(log.lake, log.version)
+    # rule: window-at-least-an-hour
+    behind = _newest_behind(log, oldest, clock_ms, max(rewind_window_ms, MIN_WINDOW_MS))
+    # rule: window-readable
+    first = _checkpoint_before(log.lake, oldest, behind if pinned is None else min(behind, pinned))
+    ended = range(oldest, min(first, oldest + MAX_ENTRIES))
+    deleted = [_delete_version(log, version, actions) for version, actions in _recorded(log, ended)]
+    # rule: orphans-after-a-week/swept
+    return sum(deleted) + sweep(log, oldest=oldest + len(deleted), clock_ms=clock_ms)
 
 
 def _recorded(log: OperatorLog, versions: range) -> Iterator[tuple[int, list[Action]]]:
     """Yield the versions with their actions, up to the first entry whose batch has no `meta` row yet."""
     recorded = recorded_through(log.newest())
     for version in versions:
-        actions = read_actions(log.path, version) or []
+        actions = read_actions(log.lake, version) or []
         document = document_of(actions)
         # rule: entry-until-row
         if document is not None and document["batch"] > recorded:
@@ -67,46 +65,40 @@ def _recorded(log: OperatorLog, versions: range) -> Iterator[tuple[int, list[Act
 
 
 def _newest_behind(log: OperatorLog, oldest: int, clock_ms: int, window_ms: int) -> int:
-    """Return the newest version written before the window, by the entries' file times; `oldest` - 1 if there is none.
+    """Return the newest version written before the window, by the entries' clocks; `oldest` - 1 if there is none.
 
-    Check entries one by one, because a file time can be wrong, as a clock can. Check at most twice as many entries as
-    one clean-up can delete.
+    Read entries one by one, because a clock can be wrong, up to the first one in the window. Read at most twice as many
+    entries as one clean-up can delete.
     """
     looked_at = range(oldest, min(oldest + 2 * MAX_ENTRIES, log.version + 1))
-    times = (written_ms(entry_path(log.path, version)) for version in looked_at)
+    times = (clock_at(log.lake, version) for version in looked_at)
     return oldest + newest_old(times, clock_ms, window_ms)
 
 
-def _checkpoint_before(log: Path, oldest: int, version: int) -> int:
+def _checkpoint_before(log: Lake, oldest: int, version: int) -> int:
     """Return the version of the newest checkpoint at or before `version`; `oldest` if there is none.
 
     With `oldest`, nothing is deleted. A checkpoint that another program wrote does not count if the metadata of its
     version is not complete, because that metadata builds upon earlier entries.
     """
     # rule: checkpoint-complete
-    found = (at for at in range(version, oldest, -1) if checkpoint_path(log, at).exists() and _is_complete(log, at))
+    found = (at for at in range(version, oldest, -1) if log.etag(checkpoint_key(at)) and _is_complete(log, at))
     return next(found, oldest)
 
 
-def _is_complete(log: Path, version: int) -> bool:
+def _is_complete(log: Lake, version: int) -> bool:
     document = document_of(read_actions(log, version) or ())
     return document is not None and is_complete(document)
 
 
 def _delete_version(log: OperatorLog, version: int, actions: Sequence[Action]) -> int:
-    """Delete the data files that the version removed, then its log files; return the number of data files deleted.
+    """Delete the data files that the version removed, then its log files; return the number of such data files.
 
-    Keep data files that a later version added again.
+    Keep data files that a later version added again. The entry is the last one, so that an interruption leaves no gap.
     """
     removed = [action["remove"]["path"] for action in actions if "remove" in action]
     # rule: restored-file-kept
-    gone = [log.path / path for path in removed if not log.has_file(path) and (log.path / path).exists()]
-    for path in (*gone, *_log_files(log.path, version)):
-        path.unlink(missing_ok=True)
+    gone = [path for path in removed if not log.has_file(path)]
+    log.lake.delete([*gone, checkpoint_key(version), f"{DELTA_LOG}/{version:020d}.crc"])
+    log.lake.delete([entry_key(version)])
     return len(gone)
-
-
-def _log_files(log: Path, version: int) -> tuple[Path, ...]:
-    """Return the log files that a version can have, the entry last, so that an interruption leaves no gap."""
-    checksum = log / DELTA_LOG / f"{version:020d}.crc"
-    return checkpoint_path(log, version), checksum, entry_path(log, version)

@@ -11,19 +11,20 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, islice, tee
-from pathlib import Path
 
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import Outdated
 from tidegate.contracts.log_schema import META_PARTITION, PARTITION_COLUMNS
+from tidegate.contracts.naming import data_folder
 from tidegate.state.delta_log.attempt_files import delete_attempt, delete_files, write_file
 from tidegate.state.delta_log.data_files import (
     DataFile,
+    read_files,
 )
-from tidegate.state.delta_log.lake import Lake
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import newest_old
 from tidegate.state.slots import last_rows, live_rows
 from tidegate.state.upkeep.batch_history import base_of, clocks, record
@@ -52,8 +53,7 @@ class Rewrite:
     partition, and deletes are dropped as well. Of other files, the rows of batches up to `drop_through` are dropped.
     """
 
-    log: Path
-    lake: Lake
+    log: Lake
     schema: pa.Schema
     files: tuple[DataFile, ...]
     slot: tuple[str, ...]
@@ -61,6 +61,7 @@ class Rewrite:
     drop_through: int
     batch: int
     attempt: str
+    clock: int
 
     @property
     def kind(self) -> str:
@@ -88,6 +89,11 @@ class Prepared:
 
     parts: tuple[Rewritten, ...]
     records: tuple[DataFile, ...] = ()
+
+    @property
+    def rewritten(self) -> list[DataFile]:
+        """Return the files that replace others."""
+        return [file for part in self.parts for file in part.files]
 
     @property
     def snapshots(self) -> list[int]:
@@ -147,27 +153,34 @@ def prepare(
 
     They may be committed with `meta` or with later metadata of the same attempt. A failure leaves no files.
     """
+    parts: list[Rewrite] = []
     try:
         expired = _newest_expired(log, meta.clock, kept.output_ms)
         records = record(log, meta, after_batch=_drop_through("meta", META_PARTITION, expired, None, log))
         parts = plan(log, meta, kept, expired=expired, held=held)
         return Prepared(parts=tuple(run(rewrite, parts)), records=tuple(records))
     except Exception:
-        delete_attempt(log.path, meta.batch, meta.attempt)
+        folders = {data_folder(part.kind, part.partition) for part in parts} | {data_folder("meta", META_PARTITION)}
+        delete_attempt(log.lake, meta.batch, meta.attempt, folders)
         raise
 
 
 def commit(log: OperatorLog, meta: BatchMeta, prepared: Prepared) -> None:
     """Commit a prepared compaction. Raise Outdated, and delete its files, if a file that it replaces is gone."""
-    files = [file for part in prepared.parts for file in part.files]
+    files = prepared.rewritten
     replaces = [file for part in prepared.parts for file in part.replaces]
     try:
         # rule: compaction-replaces-read/entry, batch-history-rows/entry
         log.commit(meta, files, replaces, prepared.records)
     except Outdated:
         # rule: compaction-not-outdated
-        delete_files(log.path, meta.batch, meta.attempt, [*files, *prepared.records])
+        discard(log, prepared)
         raise
+
+
+def discard(log: OperatorLog, prepared: Prepared) -> None:
+    """Delete the files of a compaction that is not committed."""
+    delete_files(log.lake, [file.path for file in (*prepared.rewritten, *prepared.records)])
 
 
 def plan(
@@ -193,8 +206,7 @@ def plan(
             if worth := _worth_rewriting(present, snapshot, drop_through):
                 parts.append(
                     Rewrite(
-                        log=log.path,
-                        lake=log.lake,
+                        log=log.lake,
                         schema=log.schema,
                         files=worth,
                         slot=tuple(kept.slot),
@@ -202,6 +214,7 @@ def plan(
                         drop_through=drop_through,
                         batch=meta.batch,
                         attempt=meta.attempt,
+                        clock=meta.clock,
                     )
                 )
     # rule: compaction-bounded/part
@@ -279,7 +292,7 @@ def _mergeable(small: list[DataFile]) -> list[DataFile]:
 def rewrite(part: Rewrite) -> Rewritten:
     """Write the rows that are kept, with their `batch` and `seq`, to new files; commit nothing."""
     needed = [file for file in part.files if file.max_batch > part.drop_through]
-    rows = part.lake.read_files(part.log, needed, part.schema, after_batch=part.drop_through)
+    rows = read_files(part.log, needed, part.schema, after_batch=part.drop_through)
     kept = _kept(part, rows.drop_columns(PARTITION_COLUMNS))
     written = [
         write_file(
@@ -289,9 +302,10 @@ def rewrite(part: Rewrite) -> Rewritten:
             _without_empty(piece),
             batch=part.batch,
             attempt=part.attempt,
-            lake=part.lake,
+            clock=part.clock,
+            number=number,
         )
-        for piece in _pieces(kept)
+        for number, piece in enumerate(_pieces(kept), 1)  # a file of new `meta` rows has the number 0
     ]
     # rule: compaction-replaces-read/files
     return Rewritten(files=tuple(written), replaces=part.files, snapshot=part.snapshot)

@@ -6,35 +6,34 @@ and checks a bounded number of its files for whether a version that can still be
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
+from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.state.delta_log.attempt_files import NAME, delete_files, folders_of
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import (
-    STAGING,
-    checkpoint_path,
+    checkpoint_key,
     oldest_version,
     read_entry,
     version_at,
-    written_ms,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.port import Lake
+from tidegate.state.lake.posix_lake import STAGING
 from tidegate.state.protocol_decisions import Entry
 
 # rule: orphans-after-a-week/age
 MIN_AGE_MS = 7 * 24 * 3_600_000
-"""Age at which an orphan may be deleted, ms."""
+"""Age at which an orphan may be deleted, ms: by the clock of the batch that it is named after."""
 
 MAX_FILES = 1_024
 """Most files that one sweep checks."""
 
-_NAME = re.compile(r"(\d+)-([0-9a-zA-Z]+)-\d+\.parquet")
-
+_STAGED = re.compile(rf"{STAGING}/[0-9a-f]{{16}}(-[0-9a-f]{{16}})?")
 
 _BatchOf = Callable[[Entry], int | None]
 """A function that returns a batch number that an entry has; None for foreign entries."""
@@ -51,6 +50,7 @@ class _Candidate(NamedTuple):
     path: str
     batch: int
     attempt: str
+    size: int
 
 
 def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
@@ -60,70 +60,58 @@ def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
     time. Old staging files of killed drivers are deleted as well, but not counted.
     """
     newest = log.newest()
-    folders = sorted(log.path.glob("kind=*/partition=*"))
-    _clear_staging(log.path, clock_ms)
-    if newest is None or not folders:
+    _clear_staging(log.lake, clock_ms)
+    if newest is None:
         return 0
     draw = random.Random(newest.batch)
     first = _first_readable(log, oldest)
-    candidates = _candidates(log, draw.choice(folders), _aged(log, oldest, first, clock_ms))
+    candidates = _candidates(log, draw.choice(_folders(log, newest)), _aged(log, oldest, first, clock_ms))
     drawn = draw.sample(candidates, min(len(candidates), MAX_FILES))
-    found = _never_committed(log, first, _old(log, drawn, clock_ms))
-    for orphan in found:
-        (log.path / orphan.path).unlink(missing_ok=True)
+    found = _never_committed(log, first, drawn)
+    delete_files(log.lake, [orphan.path for orphan in found])
     return len(found)
 
 
-def _clear_staging(log: Path, clock_ms: int) -> None:
-    """Delete staging files that killed drivers left; those of a running driver are younger than MIN_AGE_MS."""
-    for path in (log / STAGING).glob("*"):
-        written = _written_ms(path)
+def _folders(log: OperatorLog, newest: BatchMeta) -> list[str]:
+    """Return the folders that have files: those of the partitions that the metadata or a file names."""
+    named = {file.partition for file in log.data_files("state")} | newest.partitions.keys()
+    return folders_of(sorted(named))
+
+
+def _clear_staging(log: Lake, clock_ms: int) -> None:
+    """Delete staging files that killed drivers left in a folder; those of a running driver are younger than MIN_AGE_MS.
+
+    They have no other age than that of the file, and none that is younger than a week is of use to anybody.
+    """
+    if log.place.is_local:
+        staged = [found for found in log.list_after(STAGING) if _STAGED.fullmatch(found.key)]
         # rule: entry-being-written
-        if written is not None and written <= clock_ms - MIN_AGE_MS:
-            path.unlink(missing_ok=True)
+        log.delete([found.key for found in staged if found.written_ms <= clock_ms - MIN_AGE_MS])
 
 
 def orphans(log: OperatorLog, *, clock_ms: int) -> Orphans:
     """Return what sweeps would delete in all folders. Nothing is changed, and a driver may run meanwhile."""
-    if log.newest() is None:
+    if (newest := log.newest()) is None:
         return Orphans(0, 0)
-    oldest = oldest_version(log.path, log.version)
+    oldest = oldest_version(log.lake, log.version)
     first = _first_readable(log, oldest)
     aged = _aged(log, oldest, first, clock_ms)
-    folders = sorted(log.path.glob("kind=*/partition=*"))
-    candidates = [candidate for folder in folders for candidate in _candidates(log, folder, aged)]
-    found = _never_committed(log, first, _old(log, candidates, clock_ms))
-    return Orphans(len(found), sum(_size(log.path / orphan.path) for orphan in found))
+    candidates = [candidate for folder in _folders(log, newest) for candidate in _candidates(log, folder, aged)]
+    found = _never_committed(log, first, candidates)
+    return Orphans(len(found), sum(orphan.size for orphan in found))
 
 
 def _aged(log: OperatorLog, oldest: int, first: int, clock_ms: int) -> int:
     """Return the newest batch whose files may be old enough to be deleted."""
-    return _batch_at(log, max(first, version_at(log.path, oldest, log.version, clock_ms - MIN_AGE_MS)), _batch)
+    return _batch_at(log, max(first, version_at(log.lake, oldest, log.version, clock_ms - MIN_AGE_MS)), _batch)
 
 
-def _old(log: OperatorLog, candidates: Sequence[_Candidate], clock_ms: int) -> list[_Candidate]:
-    """Return the candidates that still exist and are at least MIN_AGE_MS old."""
-    ages = ((candidate, _written_ms(log.path / candidate.path)) for candidate in candidates)
-    return [candidate for candidate, written in ages if written is not None and written <= clock_ms - MIN_AGE_MS]
-
-
-def _written_ms(path: Path) -> int | None:
-    try:
-        return written_ms(path)
-    except FileNotFoundError:
-        return None
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _candidates(log: OperatorLog, folder: Path, newest_batch: int) -> list[_Candidate]:
+def _candidates(log: OperatorLog, folder: str, newest_batch: int) -> list[_Candidate]:
     """Return the folder's files that are named after batches up to `newest_batch` and are not in the table."""
-    within = folder.relative_to(log.path)
-    with os.scandir(folder) as entries:
-        names = [name for entry in entries if (name := _NAME.fullmatch(entry.name))]
-    found = [_Candidate(f"{within}/{name[0]}", int(name[1]), name[2]) for name in names]
+    listed = [
+        (found, name) for found in log.lake.list_after(folder) if (name := NAME.fullmatch(found.key[len(folder) + 1 :]))
+    ]
+    found = [_Candidate(each.key, int(name[1]), name[2], each.size) for each, name in listed]
     return sorted(one for one in found if one.batch <= newest_batch and not log.has_file(one.path))
 
 
@@ -134,14 +122,14 @@ def _first_readable(log: OperatorLog, oldest: int) -> int:
     """
     if oldest == 0:
         return 0
-    return next(at for at in range(oldest, log.version + 1) if checkpoint_path(log.path, at).exists())
+    return next(at for at in range(oldest, log.version + 1) if log.lake.etag(checkpoint_key(at)))
 
 
 def _never_committed(log: OperatorLog, first: int, files: Sequence[_Candidate]) -> list[_Candidate]:
     """Return the files that are not in the first readable version and were not written by a later commit."""
     if not files:
         return []
-    there = load(log.path, first).files
+    there = load(log.lake, first).files
     return [
         file for file in files if file.path not in there and file.attempt not in _attempts_of(log, file.batch, first)
     ]
@@ -160,7 +148,7 @@ def _attempts_of(log: OperatorLog, batch: int, first: int) -> set[str | None]:
 def _first_attempt(log: OperatorLog, batch: int, first: int, batch_of: _BatchOf) -> str | None:
     """Return the attempt of the first entry above `first` whose `batch_of` is at least `batch`, if any."""
     version = bisect_left(range(log.version + 1), batch, lo=first + 1, key=lambda at: _batch_at(log, at, batch_of))
-    entry = read_entry(log.path, version)
+    entry = read_entry(log.lake, version)
     return entry.attempt if entry is not None else None
 
 
@@ -174,7 +162,7 @@ def _compacted(entry: Entry) -> int | None:
 
 def _batch_at(log: OperatorLog, version: int, batch_of: _BatchOf) -> int:
     """Return what `batch_of` gives for the newest Tidegate entry at or below the version; -1 if there is none."""
-    while version >= 0 and (entry := read_entry(log.path, version)) is not None:
+    while version >= 0 and (entry := read_entry(log.lake, version)) is not None:
         if (batch := batch_of(entry)) is not None:
             return batch
         version -= 1

@@ -39,6 +39,7 @@ RATES = {
     "state_deleted": 0.03,
     "compaction": 0.06,
     "foreign_optimize": 0.1,  # another program merges files of the log
+    "stale_listing": 0.1,  # per listing of a log's entries: the newest object is missing
     "lake_away": 0.03,  # the lake is unmounted for a few moments
     "flush": 0.02,
     "input_transaction": 0.25,  # per feed: records are written in a transaction, which may abort

@@ -15,7 +15,6 @@ from typing import Any
 
 from tidegate.contracts import kill_points
 from tidegate.contracts.errors import EngineError, Fenced, InputTruncated, Superseded, Undecided
-from tidegate.contracts.naming import log_path
 from tidegate.control.ledger import OperatorKey
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, application_of
@@ -26,7 +25,6 @@ from tidegate.state import driver_leases, leases
 from tidegate.state.alignment_decisions import Lease
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.driver_requests import Kind, Requester
-from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
 from tidegate.state.slots import live_rows
 from tidegate.testing.simulation.chance import Chance
@@ -169,9 +167,8 @@ class Play:
 
     def __init__(self, world: World, application: Application) -> None:
         self._world = world
-        folder = world.folder / "lake"
-        folder.mkdir()
-        self._application = application.model_copy(update={"lake": folder})
+        lake = Place.of("s3://simulation/lake" if world.settings.seed % 2 else "/simulation/lake")
+        self._application = application.model_copy(update={"lake": lake})
         self.lake = SimulatedLake(world)
         self._feed = Feed(world)
         self._environment = environment_of(world, self.lake)
@@ -180,9 +177,7 @@ class Play:
         self._started = 0
         self._names = list(world.oracles)
         if TABLE in self._names:  # the join has its lease before the table can drop any version
-            log = log_path(folder, TABLE)
-            log.mkdir()
-            leases.write(log, OPERATOR, Lease(0, world.clock.now_ms(), {}))
+            leases.write(self.lake.plain(lake / TABLE), OPERATOR, Lease(0, world.clock.now_ms(), {}))
 
     def problem(self) -> str | None:
         """Play the run and return what was wrong; None if nothing was."""
@@ -235,13 +230,12 @@ class Play:
                 self._ask("compact" if request == "compaction" else "flush")
 
     def _inject_lake_faults(self, chance: Chance) -> None:
-        folder = self._application.lake
         if chance.happens("foreign_optimize"):
-            self.lake.optimize(log_path(folder, self._any_name()))
+            self.lake.optimize(self._application.lake / self._any_name())
         if chance.of("lake_away").random() < _COMES_BACK:
-            self.lake.come_back(folder)
+            self.lake.is_away = False
         elif chance.happens("lake_away") and all(oracle.newest for oracle in self._world.oracles.values()):
-            self.lake.go_away(folder)
+            self.lake.is_away = True
 
     def _without_driver(self) -> list[str]:
         return [name for name in self._names if all(driver.name != name for driver in self._drivers)]
@@ -299,7 +293,7 @@ class Play:
         """Truncate one input partition, so that it loses its newest records, while no process runs."""
         world, partition = self._world, self._chance.randrange(self._world.settings.partitions)
         self._kill(list(world.stage.actors))
-        self.lake.come_back(self._application.lake)
+        self.lake.is_away = False
         self.lake.finish_delayed()
         world.broker.tick(all_at_once=True)
         self._feed.finish(partition)
@@ -313,7 +307,7 @@ class Play:
         """Run `skip`, as a person does who cannot restore the lost records."""
         world = self._world
         self._kill(list(world.stage.actors))
-        self.lake.come_back(self._application.lake)
+        self.lake.is_away = False
         self.lake.finish_delayed()
         machine = world.machines[0]
         application = self._application.model_copy(update={"state": machine.folder})
@@ -352,7 +346,7 @@ class Play:
 
     def _ask(self, kind: Kind) -> None:
         """Send a request to the driver with the newest lease, as a command on any machine does."""
-        lake = open_lake(Place.of(log_path(self._application.lake, OPERATOR)))
+        lake = self.lake.plain(self._application.lake / OPERATOR)
         if (look := driver_leases.look(lake)) is not None:
             requester = Requester(lake, self._environment.clock)
             requester.put(requester.new(kind, look.sight.epoch, _PATIENCE_S))
@@ -390,7 +384,7 @@ class Play:
         """
         world = self._world
         world.chance.calm = True
-        self.lake.come_back(self._application.lake)
+        self.lake.is_away = False
         self.lake.finish_delayed()
         self._feed.produce_rest()
         for actor in world.stage.actors:
@@ -441,7 +435,7 @@ class Play:
         """Compare the readable output, the state in the log and an undisturbed run with the oracle."""
         world, oracle = self._world, self._world.oracle
         by_itself = world.settings.operator not in CLOCK_DEPENDENT and not oracle.flushed and not oracle.truncated
-        written = OperatorLog.at(log_path(self._application.lake, OPERATOR), None, self.lake)
+        written = OperatorLog.at(self.lake.plain(self._application.lake / OPERATOR), None)
         for (topic, partition), due in oracle.expected.items():
             there = self._readable(topic, partition) + world.broker.logs[topic, partition].deleted
             _require_equal(f"records to read in {topic}/{partition}", there, len(due))
@@ -452,7 +446,7 @@ class Play:
                 )
             world.events["emissions" if topic == OUTPUT else "dead letters"] += len(due)
         for name, watching in world.oracles.items():
-            log = OperatorLog.at(log_path(self._application.lake, name), None, self.lake)
+            log = OperatorLog.at(self.lake.plain(self._application.lake / name), None)
             world.events["batches"] += log.newest().batch  # type: ignore[union-attr]
             for partition in range(world.settings.partitions):
                 rows, held = live_rows(log.read("state", partition), watching.slot), watching.held(partition)

@@ -1,101 +1,154 @@
-"""The simulated lake: unclear commits, full and failing disks, an unmounted lake, and OPTIMIZE by another program.
+"""The simulated lake: unclear commits, full and failing stores, an unmounted lake, and OPTIMIZE by another program.
 
-Log entries are real files in a folder in memory. Data files are stubs on disk; their rows are kept in memory as Arrow
-tables.
+All objects are in memory. Faults occur in calls of the port, as a file system or an object store would have them.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import lru_cache
-from itertools import groupby
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import count, groupby
+from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import Schema
+from pyarrow import fs
 
 from tidegate.contracts.batch_metadata import BatchMeta, after_document
-from tidegate.contracts.errors import StateError
+from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.log_schema import PARTITION_COLUMNS
-from tidegate.state import disk, leases
-from tidegate.state.alignment_decisions import Lease
+from tidegate.state import leases
 from tidegate.state.delta_log import log_entries
 from tidegate.state.delta_log.actions import add, remove
-from tidegate.state.delta_log.creation import create_table
-from tidegate.state.delta_log.data_files import ANY_BATCH, ORDER, DataFile, in_order
+from tidegate.state.delta_log.data_files import DataFile, as_parquet, read_files
 from tidegate.state.delta_log.delta_snapshot import load
+from tidegate.state.lake.as_files import as_files
+from tidegate.state.lake.place import Place
+from tidegate.state.lake.port import Listed
 from tidegate.testing.simulation.world import World
 
 _FATES = ("lost", "done", "late")
 """Fates of a log entry whose writer gets no answer."""
 _LANDING_PROBABILITY = 0.1
 """Probability that a delayed entry lands when another entry is written."""
+_FIRST_ENTRY = log_entries.entry_key(0)
+
+
+class _Object(NamedTuple):
+    data: bytes
+    etag: str
+    written_ms: int
+
+
+@dataclass(frozen=True)
+class MemoryLake:
+    """The objects below one place, in memory, without faults. `objects`: those of all places, by url."""
+
+    place: Place
+    world: World
+    objects: dict[str, _Object]
+    numbers: Iterator[int]
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Write the object unless there is one; return False if there is another one."""
+        if (there := self.get(key)) is not None:
+            return there == data
+        self.put(key, data)
+        return True
+
+    def put(self, key: str, data: bytes) -> str:
+        """Write or replace the object; return its ETag."""
+        written = _Object(data, f"{next(self.numbers)}", self.world.clock.now_ms())
+        self.objects[self._url(key)] = written
+        return written.etag
+
+    def get(self, key: str) -> bytes | None:
+        """Return the object's content; None if there is no such object."""
+        found = self.objects.get(self._url(key))
+        return None if found is None else found.data
+
+    def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        """Return up to `length` bytes of the object from `start`; None if there is no such object."""
+        found = self.get(key)
+        return None if found is None else found[start : start + length]
+
+    def list_after(self, prefix: str, after: str = "") -> Iterator[Listed]:
+        """Yield the objects below the folder `prefix` with keys above `after`, in the order of their keys."""
+        start = self._url(prefix) + "/"
+        keys = sorted(url.removeprefix(self._url("")) for url in self.objects if url.startswith(start))
+        for key in keys:
+            if key > after and (found := self.objects.get(self._url(key))) is not None:
+                yield Listed(key, len(found.data), found.etag, found.written_ms)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete the objects; those that do not exist are ignored."""
+        for key in keys:
+            self.objects.pop(self._url(key), None)
+
+    def etag(self, key: str) -> str | None:
+        """Return the object's ETag; None if there is none."""
+        found = self.objects.get(self._url(key))
+        return None if found is None else found.etag
+
+    def files(self, sizes: Mapping[str, int]) -> fs.FileSystem:
+        """Return objects as a file system that Arrow reads from."""
+        return as_files(self, sizes)
+
+    def _url(self, key: str) -> str:
+        return f"{self.place.url}/{key}"
 
 
 class SimulatedLake:
-    """The operator logs of a run and their data files."""
+    """The operator logs of a run; it is the opener of places in the environment of drivers and tasks."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._tables: dict[Path, pa.Table] = {}
-        self._under_way: list[tuple[Path, int, Sequence[Any]]] = []
-        self._newest: dict[Path, BatchMeta] = {}
+        self._objects: dict[str, _Object] = {}
+        self._numbers = count(1)
+        self._under_way: list[tuple[MemoryLake, str, bytes]] = []
+        self._newest: dict[Place, BatchMeta] = {}
         self._created = 0
+        self.is_away = False
 
-    def create_table(self, path: Path, operator: str, schema: pa.Schema) -> None:
-        """Create the table of an operator's log, with an id that is the same in each run."""
-        self._created += 1
-        entry = log_entries.entry_path(path, 0)
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        entry.write_text("\n".join(map(json.dumps, _first_actions(operator, schema, f"{operator}-{self._created}"))))
+    def __call__(self, place: Place) -> FaultyLake:
+        """Return the lake at the place, with its faults."""
+        return FaultyLake(self.plain(place), self)
 
-    def put_entry(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
+    def plain(self, place: Place) -> MemoryLake:
+        """Return the lake at the place, without faults."""
+        return MemoryLake(place, self._world, self._objects, self._numbers)
+
+    def put_entry(self, log: MemoryLake, key: str, data: bytes) -> bool:
         """Write the entry, unless its answer or the entry itself gets lost.
 
-        Return True if the entry was written and False if the version exists already. Raise OSError if the outcome is
-        unclear.
+        Return True if the entry was written and False if the version exists already. Raise Unavailable if the outcome
+        is unclear.
         """
         self._world.step("before the entry")
         self._write_some_delayed()
+        self.require_mounted(log)
         if not self._world.chance.happens("unclear_commit"):
-            put = self._write_entry(log, version, actions)
+            put = self._write_entry(log, key, data)
             self._world.step("after the entry")
             return put
         fate = self._world.chance.of("fate").choice(_FATES)
-        self._world.say("entry of version %d: unclear, %s", version, fate)
+        self._world.say("%s: unclear, %s", key, fate)
         if fate == "done":
-            self._write_entry(log, version, actions)
+            self._write_entry(log, key, data)
         if fate == "late":
-            self._under_way.append((log, version, actions))
-        raise OSError(errno.ETIMEDOUT, "the lake does not answer")
+            self._under_way.append((log, key, data))
+        raise Unavailable("the lake does not answer", value=log.place)
 
-    def go_away(self, folder: Path) -> None:
-        """Unmount the lake if it is mounted. Its mount point stays as an empty folder or disappears."""
-        if self._unmounted(folder).exists():
-            return
-        folder.rename(self._unmounted(folder))
-        if self._world.chance.of("lake_away").random() < 0.5:
-            folder.mkdir()
+    def require_mounted(self, log: MemoryLake) -> None:
+        """Raise Unavailable while the lake is unmounted, as a write then does."""
+        if self.is_away:
+            raise Unavailable("the lake is unavailable", value=log.place)
 
-    def come_back(self, folder: Path) -> None:
-        """Mount the lake again, and delete whatever was written into its mount point."""
-        if (away := self._unmounted(folder)).exists():
-            shutil.rmtree(folder, ignore_errors=True)
-            away.rename(folder)
-
-    def _unmounted(self, folder: Path) -> Path:
-        return folder.with_name("unmounted")
-
-    def optimize(self, log: Path) -> None:
+    def optimize(self, place: Place) -> None:
         """Merge the files of one kind and partition, if one has several, as `OPTIMIZE` by another program does."""
-        version = log_entries.newest_version(log)
+        log = self.plain(place)
+        version = None if self.is_away else log_entries.newest_version(log)
         if version is None:
             return
         table = load(log, version)
@@ -105,14 +158,14 @@ class SimulatedLake:
         if not several:
             return
         merged = self._world.chance.of("foreign_optimize").choice(several)
-        rows = pa.concat_tables(self._rows(log / file.path, file, schema, (-1, ANY_BATCH)) for file in merged)
-        path = f"{_folder_of(merged[0])}/part-{version:05d}.parquet"
-        (log / path).write_bytes(b"PAR1")
-        self._tables[log / path] = rows.drop_columns(PARTITION_COLUMNS)
+        rows = read_files(log, merged, schema).drop_columns(PARTITION_COLUMNS)
+        content, path = as_parquet(rows), f"{_folder_of(merged[0])}/part-{version:05d}.parquet"
+        log.put(path, content)
         file = replace(
             merged[0],
             path=path,
             rows=rows.num_rows,
+            size=len(content),
             min_batch=min(each.min_batch for each in merged),
             max_batch=max(each.max_batch for each in merged),
         )
@@ -121,7 +174,7 @@ class SimulatedLake:
         log_entries.put_entry(
             log, version + 1, [{"commitInfo": {"operation": "OPTIMIZE"}}, *removed, add(file, changes_data=False)]
         )
-        self._world.note_foreign_version(log.name, version + 1)
+        self._world.note_foreign_version(place.name, version + 1)
 
     def finish_delayed(self) -> None:
         """Let all delayed entries land."""
@@ -131,94 +184,97 @@ class SimulatedLake:
 
     def _write_some_delayed(self) -> None:
         for entry in self._under_way[:]:
-            if _is_there(entry[0]) and self._world.chance.of("lake").random() < _LANDING_PROBABILITY:
+            if not self.is_away and self._world.chance.of("lake").random() < _LANDING_PROBABILITY:
                 self._under_way.remove(entry)
                 self._write_entry(*entry)
 
-    def _write_entry(self, log: Path, version: int, actions: Sequence[Any]) -> bool:
-        if not log_entries.put_entry(log, version, actions):
+    def _write_entry(self, log: MemoryLake, key: str, data: bytes) -> bool:
+        if key == _FIRST_ENTRY and log.etag(key) is None:
+            data = self._with_same_id(log, data)
+        is_new = log.etag(key) is None
+        if not log.put_if_absent(key, data):
             return False
-        if (document := log_entries.document_of(actions)) is not None:
-            self._newest[log] = after_document(self._newest.get(log), document)
-            self._world.committed(self._newest[log], version)
+        document = log_entries.document_of([json.loads(line) for line in data.splitlines()])
+        if is_new and document is not None:
+            self._newest[log.place] = after_document(self._newest.get(log.place), document)
+            version = int(key.rpartition("/")[2].partition(".")[0])
+            self._world.committed(self._newest[log.place], version)
         return True
 
-    def write_parquet(self, table: pa.Table, path: Path, *, sync: bool) -> None:
-        """Keep the rows in memory, with a stub in the place of their file, unless the disk is full."""
-        self._world.step("before a data file")
-        if self._world.chance.happens("disk_full"):
-            raise OSError(errno.ENOSPC, "No space left on device")
-        with path.open("xb") as file:
-            file.write(b"PAR1")
-        self._tables[path] = table
-
-    def read_files(
-        self,
-        log: Path,
-        files: Iterable[DataFile],
-        schema: pa.Schema,
-        columns: Sequence[str] | None = None,
-        *,
-        after_batch: int = -1,
-        up_to: int = ANY_BATCH,
-    ) -> pa.Table:
-        """Return the rows of the files, unless the lake fails."""
-        with disk.disk_errors(log):
-            if self._world.chance.happens("lake_failure"):
-                raise OSError(errno.EIO, "Input/output error")
-        wanted = list(schema.names if columns is None else columns)
-        narrow = pa.schema([schema.field(name) for name in dict.fromkeys([*wanted, *ORDER])])
-        log_entries.check_log_exists(log)
-        found = [self._rows(log / file.path, file, narrow, (after_batch, up_to)) for file in files]
-        rows = pa.concat_tables(found) if found else narrow.empty_table()
-        return in_order(rows).select(wanted)
-
-    def write_lease(self, log: Path, reader: str, lease: Lease) -> None:
-        """Write the lease, unless the disk fails."""
-        self._world.step("before a lease")
-        if self._world.chance.happens("lost_lease"):
-            raise OSError(errno.EIO, "Input/output error")
-        leases.write(log, reader, lease)
-        self._world.step("after a lease")
-
-    def _rows(self, path: Path, file: DataFile, schema: pa.Schema, between: tuple[int, int]) -> pa.Table:
-        if not path.exists():
-            raise StateError("a data file of the operator log is missing", value=path)
-        table = self._tables[path]
-        constants = {"kind": file.kind, "partition": file.partition}
-        rows = pa.table([_column(table, field, constants.get(field.name)) for field in schema], schema=schema)
-        after_batch, up_to = between
-        if file.min_batch > after_batch and file.max_batch <= up_to:
-            return rows
-        return rows.filter((pc.field("batch") > after_batch) & (pc.field("batch") <= up_to))
+    def _with_same_id(self, log: MemoryLake, data: bytes) -> bytes:
+        """Return the first entry with a table id that is the same in each run."""
+        self._created += 1
+        actions = [json.loads(line) for line in data.splitlines()]
+        table_id = {"id": f"{log.place.name}-{self._created}"}
+        return log_entries.encoded(
+            action | {"metaData": action["metaData"] | table_id} if "metaData" in action else action
+            for action in actions
+        )
 
 
-def _is_there(log: Path) -> bool:
-    return (log / log_entries.DELTA_LOG).is_dir()
+class FaultyLake:
+    """The lake at one place, as drivers and tasks reach it; while it is unmounted, it is empty and refuses writes."""
+
+    def __init__(self, plain: MemoryLake, lake: SimulatedLake) -> None:
+        self._plain, self._lake, self._world = plain, lake, plain.world
+
+    @property
+    def place(self) -> Place:
+        """Return where the lake is."""
+        return self._plain.place
+
+    def put_if_absent(self, key: str, data: bytes) -> bool:
+        """Write the object unless there is one; the outcome may be unclear for an entry."""
+        if key.startswith(log_entries.DELTA_LOG):
+            return self._lake.put_entry(self._plain, key, data)
+        self._lake.require_mounted(self._plain)
+        return self._plain.put_if_absent(key, data)
+
+    def put(self, key: str, data: bytes) -> str:
+        """Write or replace the object, unless the lake is full, or a lease gets lost."""
+        lease, data_file = key.startswith(leases.FOLDER), key.startswith("kind=")
+        if lease or data_file:
+            self._world.step("before a lease" if lease else "before a data file")
+        if (lease and self._world.chance.happens("lost_lease")) or (
+            data_file and self._world.chance.happens("disk_full")
+        ):
+            raise Unavailable("the lake failed", value=self.place / key)
+        self._lake.require_mounted(self._plain)
+        etag = self._plain.put(key, data)
+        if lease:
+            self._world.step("after a lease")
+        return etag
+
+    def get(self, key: str) -> bytes | None:
+        """Return the object's content; None if there is no such object."""
+        return None if self._lake.is_away else self._plain.get(key)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes | None:
+        """Return up to `length` bytes of the object from `start`; None if there is no such object."""
+        return None if self._lake.is_away else self._plain.get_range(key, start, length)
+
+    def list_after(self, prefix: str, after: str = "") -> Iterator[Listed]:
+        """Yield the objects below the folder; a listing of the log may lack the newest one."""
+        found = [] if self._lake.is_away else list(self._plain.list_after(prefix, after))
+        if prefix == log_entries.DELTA_LOG and self._world.chance.happens("stale_listing"):
+            found = found[:-1]
+        return iter(found)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete the objects; those that do not exist are ignored."""
+        if not self._lake.is_away:
+            self._plain.delete(keys)
+
+    def etag(self, key: str) -> str | None:
+        """Return the object's ETag; None if there is none."""
+        return None if self._lake.is_away else self._plain.etag(key)
+
+    def files(self, sizes: Mapping[str, int]) -> fs.FileSystem:
+        """Return objects as files, unless the lake fails."""
+        if self._world.chance.happens("lake_failure"):
+            raise Unavailable("the lake failed", value=self.place)
+        return as_files(self, sizes)
 
 
 def _folder_of(file: DataFile) -> str:
     return file.path.rpartition("/")[0]
-
-
-def _column(table: pa.Table, field: pa.Field, constant: object) -> Any:
-    if constant is None and field.name in table.column_names:
-        return table.column(field.name).cast(field.type)
-    return pa.repeat(pa.scalar(constant, field.type), table.num_rows)
-
-
-def _first_actions(operator: str, schema: pa.Schema, table_id: str) -> list[dict[str, Any]]:
-    """Return the first log entry as delta-rs writes it, except for the table's id."""
-    actions = [json.loads(line) for line in _first_entry(operator, schema).splitlines()]
-    return [
-        action | {"metaData": action["metaData"] | {"id": table_id}} if "metaData" in action else action
-        for action in actions
-    ]
-
-
-@lru_cache(maxsize=4)
-def _first_entry(operator: str, schema: pa.Schema) -> bytes:
-    """Return the first log entry as delta-rs writes it, cached per operator and schema."""
-    with TemporaryDirectory() as folder:
-        create_table(Path(folder), operator, schema)
-        return log_entries.entry_path(Path(folder), 0).read_bytes()
