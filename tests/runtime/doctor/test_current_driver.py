@@ -10,14 +10,12 @@ import pytest
 
 from tests.living_driver import LEASE
 from tests.runtime.miniature import NAME, application
-from tidegate.contracts.naming import log_path
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.current_driver import CHECKS, CLOCKS_DIFFER_MS, collect, current_driver
 from tidegate.runtime.doctor.status import operator_status
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state import driver_leases
 from tidegate.state.lake.opening import open_lake
-from tidegate.state.lake.place import Place
 from tidegate.state.lease_decisions import DriverLease
 from tidegate.state.local.instance import holding_instance
 
@@ -33,9 +31,9 @@ def given(tmp_path: Path) -> Application:
 
 def put(given: Application, lease: DriverLease, *, silent_ms: int = 0) -> None:
     """The lease was written so long ago."""
-    lake = open_lake(Place.of(log_path(given.lake, NAME)))
+    lake = open_lake(given.lake / NAME)
     driver_leases.put(lake, lease)
-    file = Path(str(log_path(given.lake, NAME))) / driver_leases.key_of(lease.epoch)
+    file = (given.lake / NAME).folder / driver_leases.key_of(lease.epoch)
     written = file.stat().st_mtime - silent_ms / 1_000
     os.utime(file, (written, written))
 
