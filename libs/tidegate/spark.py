@@ -13,6 +13,7 @@ from tidegate.operators.views import deprecations, register_log, register_output
 from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark.asof import asof_join
 from tidegate.runtime.spark.history import history_as_of
+from tidegate.runtime.spark.s3a import let_read
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
@@ -95,6 +96,7 @@ def register_views(spark: Any, file: str | Path | Application, version: int | No
     for name, config in application.operators.items():
         log = open_lake(application.lake / name)
         if has_version(log, version):
+            let_read(spark, log.place)
             register_log(spark, name, log.place.for_spark, version)
             views += [f"{name}_log", *register_outputs(spark, name, config)]
             views += kind_of(config.kind).register_views(spark, name, config)

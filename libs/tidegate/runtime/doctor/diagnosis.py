@@ -12,7 +12,7 @@ from functools import partial
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import TidegateError
 from tidegate.runtime.configuration.application import Application
-from tidegate.runtime.doctor import current_driver, instances, lake, machine, states, topics
+from tidegate.runtime.doctor import current_driver, instances, lake, machine, object_stores, states, topics
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error
 from tidegate.runtime.kafka.inspection import Cluster
 
@@ -30,6 +30,7 @@ def _checks(application: Application, progress: Callable[[str], None]) -> Iterat
     progress("the lake and its logs")
     logs = lake.collect_logs(application)
     yield from _of(lake.DISK_CHECKS, lake.collect_disks(application))
+    yield from _of(object_stores.STORE_CHECKS, object_stores.collect_probe(application.lake))
     yield from _of([lake.log_is_there], lake.collect_lost_logs(application))
     yield from _of(lake.CHECKS, logs.values())
     progress("the broker and its topics")

@@ -11,6 +11,7 @@ from tidegate.contracts.errors import TidegateError, Unavailable, UserError
 
 _CODE = re.compile(r"<Code>(\w{1,80})</Code>|\(code: (\w{1,80})\)")
 _STATUS = re.compile(r"status code: (\d{3})")
+_BELOW = re.compile(r"HTTP error: ([a-z ]{1,80})")
 _NO_BUCKET = {"NoSuchBucket", "ContainerNotFound", "ContainerBeingDeleted"}
 _EXPIRED = {"ExpiredToken", "TokenRefreshRequired", "RequestExpired"}
 _CLOCK = {"RequestTimeTooSkewed"}
@@ -19,9 +20,9 @@ _DENIED_STATUS = re.compile(r"status code: 40[13]\b")
 
 
 def code_of(error: Exception) -> str:
-    """Return the store's own code of the error, such as `SlowDown`, else the HTTP status, else the error's kind."""
+    """Return the store's own code of the error, such as `SlowDown`, else the HTTP status, else what failed below it."""
     text = str(error)
-    found = _CODE.search(text) or _STATUS.search(text)
+    found = _CODE.search(text) or _STATUS.search(text) or _BELOW.search(text)
     return str(found[found.lastindex or 0]) if found else type(error).__name__
 
 

@@ -1,0 +1,162 @@
+"""Operators whose lake is in a real S3 server: results, readers, and faults of the store."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import duckdb
+import duckdb_extension_delta
+import duckdb_extension_httpfs
+import pytest
+from deltalake import DeltaTable
+
+from tests.lake.fault_proxy import FaultProxy
+from tests.lake.s3_server import LOGIN, REGION, S3Server
+from tidegate.devkit.produce_consume import read_all, write_all
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
+from tidegate.runtime.configuration.application import Application, configured
+from tidegate.runtime.spark.session import start_session
+from tidegate.spark import query
+from tidegate.state.lake.place import Place
+
+PARTITIONS = 4
+NAME = "updates"
+NUMBERS = itertools.count()
+SUPPRESSION = {"until": {"time_limit": "5s"}, "buffer": {"max_keys": 100, "when_full": "emit"}}
+
+
+@pytest.fixture(scope="module")
+def spark(s3: S3Server):
+    """A Spark session that can read the server's bucket."""
+    session = start_session("tests", "local[2]", lake=s3.place("any"))
+    yield session
+    session.stop()
+
+
+class Shop:
+    """An application with one suppression operator, whose log is in the bucket; its driver runs in the test."""
+
+    def __init__(self, spark: Any, broker: Any, topic: Any, lake: Place, folder: Path) -> None:
+        self.spark, self.lake, self.folder = spark, lake, folder
+        self.kafka = {"bootstrap.servers": broker.bootstrap}
+        self.source, self.output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
+        self.table = f"{self.lake.url}/{NAME}"
+
+    @property
+    def application(self) -> Application:
+        raw = {
+            "application": "shop",
+            "lake": self.lake.url,
+            "lake_options": dict(self.lake.options),
+            "state": str(self.folder / "state"),
+            "keep_output": "forever",
+            "kafka": self.kafka,
+            "trigger": "0",
+            "operators": {NAME: {"kind": "suppression", "input": self.source, "output": self.output, **SUPPRESSION}},
+        }
+        return configured(raw, self.folder)
+
+    def feed(self, start: int, count: int) -> None:
+        """Records of twenty keys, of which a partition has five, are in the input, one a second of event time."""
+        made = [(n % PARTITIONS, b"k%d" % (n % 20), b"v%d" % n, 1_000 * n) for n in range(start, start + count)]
+        assert write_all(self.kafka, self.source, made) == count
+
+    def run(self) -> None:
+        """A new driver claims the operator and processes all that is in the input."""
+        driver = OperatorDriver(Wiring(spark=self.spark, application=self.application, name=NAME))
+        driver.start()
+        driver.run(Event(), until_caught_up=True)
+
+    def lose_local_state(self) -> None:
+        shutil.rmtree(self.folder / "state")
+
+    def published(self) -> list[list[tuple[bytes | None, bytes | None, int]]]:
+        return read_all(self.kafka, self.output)
+
+
+@pytest.fixture
+def shop(spark, broker, topic, tmp_path):
+    """`shop(server)`: a shop whose lake is in the server's bucket."""
+
+    def make(server: S3Server) -> Shop:
+        return Shop(spark, broker, topic, server.place(f"shop-{os.getpid()}-{next(NUMBERS)}"), tmp_path / "here")
+
+    return make
+
+
+@pytest.fixture
+def undisturbed(spark, broker, topic, tmp_path):
+    """`undisturbed(records)`: what a shop publishes whose lake is a folder and whom nothing disturbs."""
+
+    def published(records: int) -> list[list[tuple[bytes | None, bytes | None, int]]]:
+        other = Shop(spark, broker, topic, Place.of(tmp_path / "lake"), tmp_path / "other")
+        other.feed(0, records)
+        other.run()
+        return other.published()
+
+    return published
+
+
+def test_an_operator_goes_on_from_its_log_alone_and_spark_duckdb_and_delta_rs_read_it(
+    shop, undisturbed, s3: S3Server
+) -> None:
+    here = shop(s3)
+    here.feed(0, 200)
+    here.run()
+    here.lose_local_state()
+    here.feed(200, 200)
+    here.run()
+    expected = undisturbed(400)
+    assert here.published() == expected
+    by_spark = (
+        query(here.spark, here.application, f"SELECT count(*) AS n FROM {NAME}_emissions").column("n").to_pylist()
+    )
+    assert by_spark == by_delta_rs(here, s3) == by_duckdb(here, s3) == [sum(map(len, expected))]
+
+
+def by_delta_rs(here: Shop, server: S3Server) -> list[int]:
+    options = {"AWS_ENDPOINT_URL": server.endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": REGION}
+    table = DeltaTable(here.table, storage_options=options)
+    return [table.to_pyarrow_table(filters=[("kind", "=", "emission")]).num_rows]
+
+
+def by_duckdb(here: Shop, server: S3Server) -> list[int]:
+    with duckdb.connect() as connection:
+        for package, name in ((duckdb_extension_httpfs, "httpfs"), (duckdb_extension_delta, "delta")):
+            extension = next(Path(package.__file__ or "").parent.rglob(f"{name}.duckdb_extension"))
+            connection.execute(f"LOAD '{extension}'")
+        connection.execute(
+            f"CREATE SECRET (TYPE s3, KEY_ID '{LOGIN['AWS_ACCESS_KEY_ID']}', REGION '{REGION}', "
+            f"SECRET '{LOGIN['AWS_SECRET_ACCESS_KEY']}', ENDPOINT '127.0.0.1:{server.port}', "
+            "URL_STYLE 'path', USE_SSL false)"
+        )
+        rows = connection.execute(f"SELECT count(*) FROM delta_scan('{here.table}') WHERE kind = 'emission'").fetchall()
+    return [count for (count,) in rows]
+
+
+def test_lost_late_doubled_and_refused_answers_change_no_result(shop, undisturbed, proxy: FaultProxy) -> None:
+    here = shop(proxy.server)
+    for start, fate in zip(
+        range(0, 280, 40), ("lost", "late", "doubled", "conflict", "failed", "busy", "reset"), strict=True
+    ):
+        here.feed(start, 40)
+        for kind in ("PUT", "GET", "HEAD"):
+            if kind == "PUT" or fate not in ("late", "conflict"):
+                proxy.next(fate, kind=kind)
+        proxy.next(fate, containing=".json")
+        here.run()
+    assert here.published() == undisturbed(280)
+
+
+def test_no_setting_of_spark_or_file_of_the_state_has_a_secret(shop, s3: S3Server) -> None:
+    here = shop(s3)
+    here.feed(0, 40)
+    here.run()
+    secret = LOGIN["AWS_SECRET_ACCESS_KEY"]
+    assert secret not in str(here.spark.sparkContext.getConf().getAll())
+    assert not [file for file in here.folder.rglob("*") if file.is_file() and secret.encode() in file.read_bytes()]
