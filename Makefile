@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE # hundreds of processes would each compile the 
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws checked fuzz kill simulate rules bench docs lock clean
+.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws checked fuzz kill s3 simulate rules bench docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,10 @@ fuzz: setup ## the suite's properties on random bytes, for 10 minutes (SECONDS=N
 
 kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
 	@$(BIN)/python -m pytest -m kill -s tests/kill tests/lake tests/runtime/stream
+
+s3: setup ## operators end to end with their lakes in a real S3 server, and 1,000 rounds of 50 writers of one object
+	@$(BIN)/python -m pytest -m 'kill or not kill' --lake s3 tests/lake tests/end_to_end/test_service.py \
+		tests/end_to_end/test_windows.py tests/end_to_end/test_evictors.py tests/end_to_end/test_lag.py
 
 simulate: setup ## 10,000 simulated services with crashes, lost answers, zombies and takeovers
 	@$(BIN)/python -m tidegate.testing.simulation --seeds 10000

@@ -6,6 +6,7 @@ import gc
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.lake import s3_server
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
+from tidegate.state.lake.place import Place
 
 quick_java.use()
 gc.set_threshold(50_000, 20, 20)  # tests leave little behind: to look for it as often as usual takes 5 % of their time
@@ -50,6 +52,23 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3_server.S3Server]
         yield server
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--lake s3` runs tests that take `new_lake` with their lakes in the S3 server instead of in folders."""
+    parser.addoption("--lake", choices=("folder", "s3"), default="folder", help="where tests have their lakes")
+
+
+NewLake = Callable[[Path], Place]
+
+
+@pytest.fixture(scope="session")
+def new_lake(request: pytest.FixtureRequest) -> NewLake:
+    """`new_lake(folder)`: a lake that no other test has: the folder, or with `--lake s3` one in the S3 server."""
+    if request.config.getoption("--lake") == "folder":
+        return Place.of
+    server, numbers = request.getfixturevalue("s3"), itertools.count()
+    return lambda _: server.place(f"lake-{os.getpid()}-{next(numbers)}")
+
+
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands give up on a broker that is not there within a tenth of a second instead of five."""
@@ -66,6 +85,7 @@ LONGEST = (
     "docs/test_how_tos",
     "laws/test_laws_on_delta",
     "runtime/stream/test_how_to",
+    "lake/test_operators",
     "end_to_end/readers/test_log_readers",
     "kill/test_joins",
     "docs/test_operator_pages",

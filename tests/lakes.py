@@ -10,9 +10,9 @@ from tidegate.state.lake.place import Place
 from tidegate.state.lake.port import Lake
 
 
-def lake_at(folder: Path) -> Lake:
-    """The lake that is this folder."""
-    return open_lake(Place.of(folder))
+def lake_at(folder: Path | Place) -> Lake:
+    """The lake that is this folder or place."""
+    return open_lake(folder if isinstance(folder, Place) else Place.of(folder))
 
 
 def entry_path(log: Lake, version: int) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Event
 
 import pytest
@@ -15,9 +16,9 @@ PARTITIONS = 4
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(new_lake):
     """One Spark session for all tests."""
-    session = start_session("tests", "local[2]")
+    session = start_session("tests", "local[2]", lake=new_lake(Path("lake")))
     yield session
     session.stop()
 
@@ -25,12 +26,13 @@ def spark():
 class World:
     """An application with one suppression operator, whose driver runs in the test."""
 
-    def __init__(self, spark, broker, folder, source, output, operator, application="test"):
-        self.spark, self.name = spark, "updates"
+    def __init__(self, spark, broker, lake, folder, source, output, operator, application="test"):
+        self.spark, self.name, self.lake = spark, "updates", lake
         self.source, self.output = source, output
         raw = {
             "application": application,
-            "lake": str(folder / "lake"),
+            "lake": lake.url,
+            "lake_options": dict(lake.options),
             "state": str(folder / "state"),
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": broker.bootstrap},
@@ -38,14 +40,17 @@ class World:
             "operators": {self.name: {"kind": "suppression", "input": source, "output": output, **operator}},
         }
         self.raw = raw
-        self.application = application_of(raw)
-        self.log = folder / "lake" / self.name
+        self.application = self._application(raw)
+        self.log = lake.folder / self.name if lake.is_local else lake / self.name
 
     def changed(self, **operator):
         """The same world with another configuration of its operator."""
         raw = {**self.raw, "operators": {self.name: {**self.raw["operators"][self.name], **operator}}}
-        self.application = application_of(raw)
+        self.application = self._application(raw)
         return self
+
+    def _application(self, raw):
+        return application_of(raw).model_copy(update={"lake": self.lake})
 
     def feed(self, made):
         """The records (partition, key, value, timestamp) stand in the input."""
@@ -65,13 +70,13 @@ class World:
 
 
 @pytest.fixture
-def world(spark, broker, topic, tmp_path):
+def world(spark, broker, topic, tmp_path, new_lake):
     """`world(until=..., buffer=...)`: a world with topics of its own; `beside="calm"`: another application."""
 
     def make(*, output=True, years_ahead=False, beside="", **operator):
         configs = {"message_timestamp_after_max_ms": str(2**62)} if years_ahead else {}
         out = topic(partitions=PARTITIONS) if output else None
         source, folder = topic(partitions=PARTITIONS, **configs), tmp_path / beside
-        return World(spark, broker, folder, source, out, operator, beside or "test")
+        return World(spark, broker, new_lake(folder / "lake"), folder, source, out, operator, beside or "test")
 
     return make

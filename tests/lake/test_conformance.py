@@ -22,6 +22,7 @@ NUMBERS = itertools.count()
 @pytest.fixture(params=["folder", "s3"])
 def lake(request: pytest.FixtureRequest, tmp_path) -> Lake:
     if request.param == "folder":
+        (tmp_path / "log").mkdir()
         return open_lake(Place.of(tmp_path / "log"))
     server: S3Server = request.getfixturevalue("s3")
     return open_lake(server.place(f"conformance-{os.getpid()}-{next(NUMBERS)}"))

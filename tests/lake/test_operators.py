@@ -15,14 +15,18 @@ import duckdb_extension_httpfs
 import pytest
 from deltalake import DeltaTable
 
-from tests.lake.fault_proxy import FaultProxy
+from tests.bad_days.conftest import Running
+from tests.lake.fault_proxy import Fate, FaultProxy
 from tests.lake.s3_server import LOGIN, REGION, S3Server
+from tests.patience import wait_for
 from tidegate.devkit.produce_consume import read_all, write_all
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, configured
 from tidegate.runtime.spark.session import start_session
 from tidegate.spark import query
 from tidegate.state.lake.place import Place
+
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 PARTITIONS = 4
 NAME = "updates"
@@ -42,7 +46,7 @@ class Shop:
     """An application with one suppression operator, whose log is in the bucket; its driver runs in the test."""
 
     def __init__(self, spark: Any, broker: Any, topic: Any, lake: Place, folder: Path) -> None:
-        self.spark, self.lake, self.folder = spark, lake, folder
+        self.spark, self.lake, self.folder, self.name = spark, lake, folder, NAME
         self.kafka = {"bootstrap.servers": broker.bootstrap}
         self.source, self.output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
         self.table = f"{self.lake.url}/{NAME}"
@@ -151,6 +155,28 @@ def test_lost_late_doubled_and_refused_answers_change_no_result(shop, undisturbe
         proxy.next(fate, containing=".json")
         here.run()
     assert here.published() == undisturbed(280)
+
+
+@pytest.mark.parametrize(
+    ("fate", "why"), [("expired", "credentials of the lake have expired"), ("reset", "not answer")]
+)
+def test_the_service_waits_for_credentials_and_for_a_store_that_is_away(
+    shop, undisturbed, proxy: FaultProxy, fate: Fate, why: str
+) -> None:
+    here = shop(proxy.server)
+    driver = Running(here)
+    try:
+        driver.wait("running")
+        proxy.always(fate)
+        here.feed(0, 100)
+        driver.wait("waiting", why)
+        here.feed(100, 100)
+        proxy.heal()
+        expected = undisturbed(200)
+        wait_for(lambda: here.published() == expected, "it goes on")
+    finally:
+        proxy.heal()
+        assert driver.end() is None
 
 
 def test_no_setting_of_spark_or_file_of_the_state_has_a_secret(shop, s3: S3Server) -> None:
