@@ -131,7 +131,7 @@ class PartitionRun:
         lock = LocalState.lock(self.folder / "state", self.partition, operator=OPERATOR, table_id="t", token=token)
         with lock as local:
             source = PartitionLog(
-                log=self.log, version=self.version, partition=self.partition, stream_time=self.stream_time
+                log=lake_at(self.log), version=self.version, partition=self.partition, stream_time=self.stream_time
             )
             found = recover(local, operator(self.held), wanted, source)
             if some is None:
@@ -144,7 +144,9 @@ class PartitionRun:
 
     def _write(self, step: StepResult) -> list[DataFile]:
         tables = {"state": step.changes, "emission": step.emissions}
-        place = partial(write_rows, self.log, batch=self.batch + 1, topic="in", attempt=f"a{self.batch + 1}")
+        place = partial(
+            write_rows, lake_at(self.log), batch=self.batch + 1, topic="in", attempt=f"a{self.batch + 1}", clock=0
+        )
         return [place(kind, self.partition, table) for kind, table in tables.items() if table.num_rows]
 
 
