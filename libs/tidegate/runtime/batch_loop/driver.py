@@ -36,7 +36,7 @@ from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.observation import Observation
 from tidegate.state.driver_requests import Request
 from tidegate.state.lease_decisions import Succession
-from tidegate.state.local.instance import holding_instance
+from tidegate.state.local.instance import holding_instance, instance_of
 from tidegate.state.protocol_decisions import MAX_BATCHES
 
 lines = logging.getLogger("tidegate")
@@ -198,21 +198,23 @@ class OperatorDriver:
         batch. At a normal end the driver drains, which makes the local state durable. Wait out outages of brokers and
         disks. Raise UserError, BufferFull, Fenced, StateError or EngineError.
         """
-        with (
-            self._parts.recorder.recording_run(),
-            self._parts.status.recording_run(),
-            holding_instance(self._folder, self._clock) as instance,
-        ):
-            ended = False
-            while not ended and self._await_turn(stop, instance):
-                try:
-                    self._drive(stop, instance, until_caught_up=until_caught_up, ready=ready)
-                    ended = True
-                except Fenced as error:
-                    # rule: fenced-stands-by
-                    if self._wiring.succession is not Succession.STAND_BY:
-                        raise
-                    self._give_up_claim(error)
+        with holding_instance(self._folder, self._clock) as instance:
+            self._parts.status.is_own = instance == instance_of(self._folder)
+            with self._parts.recorder.recording_run(), self._parts.status.recording_run():
+                self._run_in_turn(stop, instance, until_caught_up=until_caught_up, ready=ready)
+
+    def _run_in_turn(self, stop: Event, instance: str, *, until_caught_up: bool, ready: Callable[[], None]) -> None:
+        """Drive the operator when it is this driver's turn; when it was fenced and is a standby, wait for the next."""
+        ended = False
+        while not ended and self._await_turn(stop, instance):
+            try:
+                self._drive(stop, instance, until_caught_up=until_caught_up, ready=ready)
+                ended = True
+            except Fenced as error:
+                # rule: fenced-stands-by
+                if self._wiring.succession is not Succession.STAND_BY:
+                    raise
+                self._give_up_claim(error)
 
     def _await_turn(self, stop: Event, instance: str) -> bool:
         """Wait until this driver may claim the operator; return False if `stop` was set first."""

@@ -46,6 +46,8 @@ class DriverStatusFile:
         self._path, self._clock = state / "condition.json", clock
         self._last = DriverStatus(state="drained", since=0)
         self._ran = False
+        self.is_own = True
+        """False while the file is that of another driver, which runs on the same state folder: it is not written."""
 
     @property
     def last(self) -> DriverStatus:
@@ -106,6 +108,8 @@ class DriverStatusFile:
 
     def _save(self, status: DriverStatus) -> None:
         self._last = status
+        if not self.is_own:
+            return
         text = json.dumps(vars(status))
         with suppress(OSError):  # a status that cannot be written must not stop the driver
             try:
