@@ -13,7 +13,7 @@ from pathlib import Path
 from tidegate.cli.main import main
 from tidegate.runtime.configuration.application import load
 from tidegate.runtime.service import session
-from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.spark.jobs import SparkJobs
 
 
 def stand_by(file: Path, warmth: str, arguments: list[str]) -> None:
@@ -21,7 +21,7 @@ def stand_by(file: Path, warmth: str, arguments: list[str]) -> None:
     application = load(file)
     with session(application) if warmth == "warm" else nullcontext() as spark:
         for config in application.operators.values() if spark else ():
-            Jobs(spark).warm_up(config)
+            SparkJobs(spark).warm_up(config)
         if sys.stdin.readline():  # empty: whoever would have given it is gone
             main(arguments)
 

@@ -205,6 +205,19 @@ class World:
         assert "trying again" in service.lines, f"no attempt has failed:\n{service.lines}"
         service.drain()
 
+    def loses_workers(self, file: Path, ways: Sequence[Callable[[Service], None]]) -> Turn:
+        """While records come, something happens to its workers, once in each part; the service goes on."""
+        return self._turn("loses workers", file, partial(self._loses_workers, ways=ways))
+
+    def _loses_workers(self, service: Service, *, ways: Sequence[Callable[[Service], None]]) -> None:
+        service.go().wait_ready()
+        for way in ways:
+            self.feed_part(seconds=5)
+            way(service)
+            self.feed.finish()
+            self._reach_the_end(service)
+        service.drain()
+
     def sees_its_broker_die(self, file: Path, deaths: Sequence[Callable[[], None]]) -> Turn:
         """While records come the broker is killed and started again; the service waits, and goes on by itself."""
         return self._turn("sees its broker die", file, partial(self._sees_its_broker_die, deaths=deaths))

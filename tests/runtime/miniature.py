@@ -106,7 +106,7 @@ class Jobs:
 def driver_of(given: Application, jobs: Jobs, **wiring: Any) -> OperatorDriver:
     """A driver that has not started yet."""
     spark: Any = SimpleNamespace(sparkContext=None)
-    with patch.object(drivers, "Jobs", lambda _spark: jobs):
+    with patch.object(drivers, "jobs_of", lambda _wiring: jobs):
         return OperatorDriver(Wiring(spark=spark, application=given, name=NAME, **wiring))
 
 

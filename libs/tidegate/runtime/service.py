@@ -29,6 +29,7 @@ from tidegate.runtime.spark.session import (
 from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.telemetry import telemetry_of
+from tidegate.runtime.workers.pool import workers_of
 from tidegate.state.lease_decisions import Succession
 
 Listener = Callable[[BatchMeta, dict[str, float]], None]
@@ -61,11 +62,19 @@ def run(
         telemetry_of(application) as telemetry,
         stopped_by_signals(stop or Event()) as ended,
         session(application, on_start_failure=ended.set) as spark,
+        workers_of(spark) as workers,
     ):
         notify = listener if telemetry is None else _combined(telemetry.note, listener)
         drivers = [
             OperatorDriver(
-                Wiring(spark=spark, application=application, name=name, listener=notify, succession=succession)
+                Wiring(
+                    spark=spark,
+                    workers=workers,
+                    application=application,
+                    name=name,
+                    listener=notify,
+                    succession=succession,
+                )
             )
             for name in names
         ]

@@ -12,7 +12,7 @@ from tests.patience import wait_for
 from tests.runtime.stream.plain_spark import PlainContext
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.spark import jobs
-from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.spark.jobs import SparkJobs
 from tidegate.runtime.spark.session import Spark
 from tidegate.runtime.spark.starting import StartingSpark
 
@@ -66,26 +66,26 @@ def start() -> Start:
 
 
 @pytest.fixture
-def here(start: Start, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+def here(start: Start, monkeypatch: pytest.MonkeyPatch) -> SparkJobs:
     """Jobs of a Spark that starts."""
     monkeypatch.setattr(jobs, "run_group", lambda _attempt, group: (f"{plan} done" for plan in group))
     monkeypatch.setattr(jobs, "recover_states", lambda _attempt, group, *, rebuilds: iter(()))
     monkeypatch.setattr(jobs, "warm_up", lambda _config: 0)
     monkeypatch.setattr(jobs, "make_durable", lambda _attempt: [])
     monkeypatch.setattr(jobs, "spread", lambda plans, _cores: [[plan] for plan in plans])
-    found = Jobs(StartingSpark(start, lambda: None))
+    found = SparkJobs(StartingSpark(start, lambda: None))
     found.warm_up(CONFIG)
     return found
 
 
-def test_no_task_waits_while_spark_starts(start: Start, here: Jobs) -> None:
+def test_no_task_waits_while_spark_starts(start: Start, here: SparkJobs) -> None:
     assert here.run(ATTEMPT, GROUP) == ["p0 done", "p1 done"]
     assert here.recover_states(ATTEMPT, GROUP, rebuilds=False) == []
     here.make_durable(ATTEMPT)
     assert start.jobs == []
 
 
-def test_spark_runs_the_tasks_once_its_workers_are_warm(start: Start, here: Jobs) -> None:
+def test_spark_runs_the_tasks_once_its_workers_are_warm(start: Start, here: SparkJobs) -> None:
     start.may_go_on.set()
     wait_for(lambda: not here._is_starting())
     assert start.jobs == [[0, 1]]
@@ -93,7 +93,7 @@ def test_spark_runs_the_tasks_once_its_workers_are_warm(start: Start, here: Jobs
     assert start.jobs[1:] == [[["p0"], ["p1"]]]
 
 
-def test_after_a_later_claim_tasks_stay_with_spark_s_workers(start: Start, here: Jobs) -> None:
+def test_after_a_later_claim_tasks_stay_with_spark_s_workers(start: Start, here: SparkJobs) -> None:
     start.may_go_on.set()
     wait_for(lambda: not here._is_starting())
     workers = here._workers
@@ -102,7 +102,7 @@ def test_after_a_later_claim_tasks_stay_with_spark_s_workers(start: Start, here:
     assert start.jobs == [[0, 1], [0, 1]]
 
 
-def test_rebuilds_and_compactions_wait_for_spark(start: Start, here: Jobs) -> None:
+def test_rebuilds_and_compactions_wait_for_spark(start: Start, here: SparkJobs) -> None:
     """A rebuild and a compaction: in this process they would take its cores from the batches."""
     start.may_go_on.set()
     assert here.recover_states(ATTEMPT, GROUP, rebuilds=True) == []
@@ -115,7 +115,7 @@ def test_if_spark_does_not_start_that_is_reported_and_raised(start: Start, monke
     start.failure, told = EngineError("Spark does not start"), list[str]()
     spark = StartingSpark(start, lambda: told.append("told"))
     monkeypatch.setattr(jobs, "warm_up", lambda _config: 0)
-    here = Jobs(spark)
+    here = SparkJobs(spark)
     here.warm_up(CONFIG)
     start.may_go_on.set()
     wait_for(lambda: not here._is_starting())

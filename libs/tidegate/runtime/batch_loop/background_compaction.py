@@ -19,7 +19,7 @@ from tidegate.contracts.errors import EngineError
 from tidegate.contracts.kill_points import reach
 from tidegate.runtime.batch_loop.next_metadata import after_compaction
 from tidegate.runtime.environment import Background
-from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.task.jobs import Jobs
 from tidegate.runtime.threads import in_background
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.protocol_decisions import MAX_BATCHES, compaction_due

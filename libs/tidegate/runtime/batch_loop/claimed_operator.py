@@ -38,7 +38,7 @@ from tidegate.runtime.environment import Environment
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.arrivals import Position
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.task.jobs import Jobs
 from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan, PartitionResult
 from tidegate.runtime.task.results import results_of
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile

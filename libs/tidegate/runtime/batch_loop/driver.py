@@ -30,10 +30,13 @@ from tidegate.runtime.configuration.changes import check_changes
 from tidegate.runtime.control_sync.recording import Recorder
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, KafkaClient, NoSuchTopic
-from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.spark.jobs import SparkJobs
+from tidegate.runtime.task.jobs import Jobs
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile, one_line
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.observation import Observation
+from tidegate.runtime.workers.jobs import WorkerJobs
+from tidegate.runtime.workers.pool import Workers
 from tidegate.state.driver_requests import Request
 from tidegate.state.lease_decisions import Succession
 from tidegate.state.local.instance import holding_instance, instance_of
@@ -53,6 +56,7 @@ Answer = TypeVar("Answer")
 class Wiring:
     """What a service passes to its driver.
 
+    `workers`: those of the Spark application, which all of its drivers share; without them, each batch is a Spark job.
     `newest_in_database`: looks up an operator's newest batch in the control database. `max_batches`: after how many
     batches at most a compaction is due. `succession`: what the driver does if another one runs.
     """
@@ -60,11 +64,17 @@ class Wiring:
     spark: Any
     application: Application
     name: str
+    workers: Workers | None = None
     listener: Listener = lambda meta, seconds: None
     environment: Environment = REAL
     newest_in_database: NewestInDatabase = newest_in_database
     max_batches: int = MAX_BATCHES
     succession: Succession = Succession.TAKE_OVER
+
+
+def jobs_of(wiring: Wiring) -> Jobs:
+    """Return what runs the driver's work."""
+    return SparkJobs(wiring.spark) if wiring.workers is None else WorkerJobs(wiring.workers)
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,7 @@ class OperatorDriver:
         self.name, self._wiring = wiring.name, wiring
         self._folder = wiring.application.state / wiring.application.application / self.name
         self._clock = wiring.environment.clock
-        jobs, status = Jobs(wiring.spark), DriverStatusFile(self._folder, self._clock)
+        jobs, status = jobs_of(wiring), DriverStatusFile(self._folder, self._clock)
         self._parts = DriverParts(
             kafka=self._kafka,
             jobs=jobs,

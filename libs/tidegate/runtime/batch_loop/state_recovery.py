@@ -29,7 +29,7 @@ Prepare = Callable[[Sequence[PartitionPlan]], tuple[Attempt, Sequence[PartitionP
 
 
 class Jobs(Protocol):
-    """The part of `spark.jobs.Jobs` that recovers local states."""
+    """The part of `task.jobs.Jobs` that recovers local states."""
 
     @property
     def cores(self) -> int:

@@ -21,7 +21,7 @@ from tidegate.runtime.task.messages import (
     PartitionResult,
     RecoveryOutcome,
 )
-from tidegate.runtime.task.results import raise_worst
+from tidegate.runtime.task.results import outcomes_of
 from tidegate.runtime.task.run import (
     make_durable,
     recover_states,
@@ -32,7 +32,7 @@ from tidegate.runtime.threads import in_background
 from tidegate.state.lake.port import Lake
 
 
-class Jobs:
+class SparkJobs:
     """Runs plans on Spark's executors, or in this process while Spark is still starting."""
 
     def __init__(self, spark: Any) -> None:
@@ -55,11 +55,11 @@ class Jobs:
         separate thread, like `each_sequentially`.
         """
         if self._is_starting() and not rebuilds:
-            return _returned(list(recover_states(attempt, plans, rebuilds=False)))
+            return outcomes_of(list(recover_states(attempt, plans, rebuilds=False)))
         self._context.setLocalProperty("spark.scheduler.pool", "beside")
         self._context.setJobGroup(self._recovery, "recovery of local states", True)
         groups = spread(plans, self.cores)
-        return _returned(self._collect(groups, lambda group: recover_states(attempt, group, rebuilds=rebuilds)))
+        return outcomes_of(self._collect(groups, lambda group: recover_states(attempt, group, rebuilds=rebuilds)))
 
     def give_up(self) -> None:
         """Cancel the recovery of local states. A state generation that is not complete is never used."""
@@ -140,12 +140,6 @@ def spread(plans: Sequence[PartitionPlan], tasks: int) -> list[list[PartitionPla
         groups[lightest].append(plan)
         loads[lightest] += plan.end - plan.start + 1
     return groups
-
-
-def _returned(answers: Sequence[RecoveryOutcome | PartitionFailure]) -> list[RecoveryOutcome]:
-    """Return the outcome of each recovery. Raise the worst error if there is a failure."""
-    raise_worst([answer for answer in answers if isinstance(answer, PartitionFailure)])
-    return [answer for answer in answers if isinstance(answer, RecoveryOutcome)]
 
 
 def _each(work: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,6 +41,7 @@ _EVERY_TASK_ONCE = {"spark.speculation", "spark.task.maxFailures", "spark.stage.
 _QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """JVM options for a quick start. Records never pass through a service's JVM, so optimising its code on all cores would
 only delay the start."""
+_ON_THREADS = re.compile(r"local(\[(?P<cores>\*|\d+)(?P<failures>,\d+)?\])?")
 _QUIET = Path(__file__).with_name("log4j2.properties")
 
 
@@ -85,9 +87,7 @@ def start_spark(name: str, master: str, conf: Mapping[str, str] | None = None, l
     """
     given = {"spark.app.name": name, "spark.master": master, **_settings(master, _QUICK_START, lake), **(conf or {})}
     with _start_errors():
-        return Spark(
-            SparkContext.getOrCreate(_submitted(given) if is_submitted() else SparkConf().setAll(given.items()))
-        )
+        return Spark(SparkContext.getOrCreate(_submitted(given) if is_submitted() else _with_spare_slots(given)))
 
 
 def is_submitted() -> bool:
@@ -105,6 +105,36 @@ def _submitted(settings: Mapping[str, str]) -> SparkConf:
     return conf
 
 
+def _with_spare_slots(settings: Mapping[str, str]) -> SparkConf:
+    """Return the settings with twice as many slots as cores, if Spark is to run its tasks on threads.
+
+    Workers that stay take as many slots as there are cores; ordinary jobs take the others.
+    """
+    conf = SparkConf().setAll(list(settings.items()))
+    if (found := _ON_THREADS.fullmatch(settings["spark.master"])) is None:
+        return conf
+    cores = _processors(conf) if found["cores"] == "*" else int(found["cores"] or 1)
+    conf.set("spark.master", f"local[{2 * cores}{found['failures'] or ''}]")
+    return conf.setIfMissing("spark.default.parallelism", str(cores))
+
+
+def _processors(conf: SparkConf) -> int:
+    """Return how many processors Java sees: a container may have fewer than the machine. Start Java if needed."""
+    SparkContext._ensure_initialized(conf=conf)
+    return int(SparkContext._jvm.java.lang.Runtime.getRuntime().availableProcessors())
+
+
+def has_spare_slots(context: SparkContext) -> bool:
+    """Return whether workers that stay leave slots to ordinary jobs; on a cluster that is for its operator to provide.
+
+    A Spark on threads that Tidegate has not started has as many slots as cores.
+    """
+    found = _ON_THREADS.fullmatch(context.master)
+    if found is None:
+        return True
+    return found["cores"] not in (None, "*") and int(found["cores"]) > context.defaultParallelism
+
+
 def start_session(
     name: str, master: str, conf: Mapping[str, str] | None = None, lake: Place | None = None
 ) -> SparkSession:
@@ -112,12 +142,9 @@ def start_session(
 
     Raises UserError if Java or the jars are missing, EngineError if Spark does not start.
     """
-    builder = SparkSession.builder.appName(name).master(master)
-    settings = {**_settings(master, lake=lake), **(conf or {})}
-    for setting, value in settings.items():
-        builder = builder.config(setting, value)
+    settings = {"spark.app.name": name, "spark.master": master, **_settings(master, lake=lake), **(conf or {})}
     with _start_errors():
-        return builder.getOrCreate()
+        return SparkSession.builder.config(conf=_with_spare_slots(settings)).getOrCreate()
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from tidegate.runtime.batch_loop.earlier_runs import refuse_second_log, traces_o
 from tidegate.runtime.batch_loop.next_metadata import after_batch, after_claim
 from tidegate.runtime.batch_loop.planning import PlanBasis, plan_stream
 from tidegate.runtime.configuration.application import config_hash, settings_of
-from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.spark.jobs import SparkJobs
 from tidegate.runtime.stream.checkpoint import query_id
 from tidegate.runtime.stream.columns import StreamColumns
 from tidegate.runtime.stream.config import StreamConfig
@@ -63,7 +63,7 @@ class StreamDriver:
         self._config, self._columns = config, columns
         self._operator = operator_for(config.rules)
         self._compacting = Compacting(
-            jobs=Jobs(spark),
+            jobs=SparkJobs(spark),
             slot=self._operator.slot,
             keep_output_ms=None if config.keep_output == "forever" else config.keep_output,
             rewind_window_ms=config.rules.rewind_window,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StateError, Superseded, UserError
-from tidegate.runtime.task.messages import PartitionFailure, PartitionResult
+from tidegate.runtime.task.messages import PartitionFailure, PartitionResult, RecoveryOutcome
 
 _ORDER = (Fenced, Superseded, StateError, UserError, OutputTooLarge, EngineError)
 
@@ -15,6 +15,12 @@ def results_of(answers: Sequence[PartitionResult | PartitionFailure]) -> list[Pa
     raise_worst([answer for answer in answers if isinstance(answer, PartitionFailure)])
     results = [answer for answer in answers if isinstance(answer, PartitionResult)]
     return sorted(results, key=lambda result: result.partition)
+
+
+def outcomes_of(answers: Sequence[RecoveryOutcome | PartitionFailure]) -> list[RecoveryOutcome]:
+    """Return the outcome of each recovery. Raise the worst error if there is a failure."""
+    raise_worst([answer for answer in answers if isinstance(answer, PartitionFailure)])
+    return [answer for answer in answers if isinstance(answer, RecoveryOutcome)]
 
 
 def raise_worst(failures: Sequence[PartitionFailure]) -> None:

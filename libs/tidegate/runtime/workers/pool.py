@@ -1,0 +1,355 @@
+"""The workers of one Spark application: started, kept, replaced when lost, and ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, wait
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from multiprocessing.connection import Connection
+from threading import Condition, Event, Thread
+from typing import Any
+
+from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.errors import EngineError
+from tidegate.runtime.spark.session import has_spare_slots
+from tidegate.runtime.spark.starting import StartingSpark
+from tidegate.runtime.task.run import warm_up
+from tidegate.runtime.workers.connection import Door, hang_up
+from tidegate.runtime.workers.homes import homes
+from tidegate.runtime.workers.lanes import Item, Lane
+from tidegate.runtime.workers.messages import Hello, Seat, receive
+from tidegate.runtime.workers.places import first_free, place_of
+from tidegate.runtime.workers.resident import start_beside
+from tidegate.runtime.workers.spark_tasks import LongJob, SparkTasks
+
+lines = logging.getLogger("tidegate")
+
+LOOK_EVERY_S = 0.5
+FROZEN_LOOKS = 20
+"""A process that gave no sign of life between so many looks of the keeper, 10 s, is lost. Looks, not seconds: a driver
+that was stopped itself has not looked meanwhile."""
+QUIET_LOOKS = 2
+"""A process that was silent for longer is lost if Spark says that its task has ended, as with its executor."""
+STARTING_LOOKS = 240
+"""A process beside a worker that has not connected after two minutes is lost."""
+UNUSED_LOOKS = 120
+"""A process beside a worker that had nothing to do for a minute is ended."""
+ALL_THERE_S, ONE_THERE_S = 10.0, 60.0
+"""How long a driver waits until all workers are there, and for the first one."""
+STOP_S = 5.0
+_WARMING, _STARTING = "warm-up", "start beside"
+_NOT_STARTED = "the process beside a worker did not start"
+
+
+@dataclass(eq=False)
+class Worker:
+    """A resident task: its lane for batches, and the one beside it, which is started when it is needed.
+
+    `executor`: its machine and the process there that forks an executor's Python workers. `place` and `post`: the names
+    of the executor, and of the worker there, by which partitions find their homes.
+    """
+
+    seat: Seat
+    job: LongJob
+    batch: Lane
+    executor: tuple[str, int] = ("", 0)
+    place: str = ""
+    post: str = ""
+    ready: bool = False
+    beside: Lane | None = None
+
+    @property
+    def lanes(self) -> list[Lane]:
+        """Return the lanes that there are."""
+        return [self.batch] if self.beside is None else [self.batch, self.beside]
+
+
+@dataclass
+class _Owner:
+    """What is known of a driver: its configuration, with which workers are warmed up, and the homes of its partitions.
+
+    `places`: by partition; `posts`: by place and partition.
+    """
+
+    config: OperatorRules | None = None
+    places: dict[int, str] = field(default_factory=dict)
+    posts: dict[str, dict[int, str]] = field(default_factory=dict)
+
+
+class Workers:
+    """The workers of one Spark application, one per core, which the drivers of all of its operators share.
+
+    They are started in the background; with a StartingSpark as soon as that has started.
+    """
+
+    def __init__(self, spark: Any) -> None:
+        self.starts_in_background = isinstance(spark, StartingSpark)
+        self._spark = spark
+        self._key = secrets.token_bytes(32)
+        self._changed = Condition()
+        self._workers: dict[int, Worker] = {}
+        self._owners: dict[str, _Owner] = {}
+        self._numbers = count()
+        self._sizes: Counter[str] = Counter()
+        self._wanted = 0
+        self._failure: Exception | None = None
+        self._stopping = Event()
+        self._keeper = Thread(target=self._keep, name="keeper of workers", daemon=True)
+        self._keeper.start()
+
+    # ---- work
+
+    def ready(self) -> list[Worker]:
+        """Return the workers that are ready. Wait for all of them a while, and for the first one longer.
+
+        Raise EngineError if there is none, and the error with which Spark did not start.
+        """
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._failure is not None or self._all_ready(), ALL_THERE_S):
+                self._changed.wait_for(lambda: self._failure is not None or bool(self._ready()), ONE_THERE_S)
+            found, failure = self._ready(), self._failure
+        if found:
+            return found
+        if failure is not None:
+            raise failure
+        raise EngineError(
+            "no worker has connected to the driver",
+            value=f"{self._wanted} wanted",
+            remedy="let executors reach the driver's host, and give the application cores: see docs/how-to/clusters.md",
+        )
+
+    def at_home(self, owner: str, partitions: Sequence[int]) -> dict[int, Worker]:
+        """Return the home worker of each partition: first the executor is found, then one of its workers.
+
+        An executor keeps its share while one of its workers lives: another one's disk does not have its states.
+        """
+        workers = self._ready() or self.ready()
+        with self._changed:
+            known = self._owners.setdefault(owner, _Owner())
+            everything = range(1 + max([*partitions, *known.places]))
+            present = Counter(worker.place for worker in workers)
+            self._sizes |= present
+            known.places = homes(owner, everything, known.places, {place: self._sizes[place] for place in present})
+            found: dict[int, Worker] = {}
+            for place in present:
+                here = {worker.post: worker for worker in workers if worker.place == place}
+                mine = [partition for partition in everything if known.places[partition] == place]
+                known.posts[place] = homes(owner, mine, known.posts.get(place, {}), dict.fromkeys(here, 1))
+                found |= {partition: here[post] for partition, post in known.posts[place].items()}
+        return {partition: found[partition] for partition in partitions}
+
+    def beside(self, worker: Worker) -> Lane:
+        """Return the worker's lane for what takes long; start its process if it has none."""
+        with self._changed:
+            if worker.beside is not None:
+                return worker.beside
+            lane = worker.beside = Lane(lambda: self._beside_ended(worker, lane))
+        start = Item(_STARTING, start_beside, (worker.seat,))
+        start.answer.add_done_callback(lambda done: None if done.exception() is None else lane.lose(_NOT_STARTED))
+        worker.batch.put(start)
+        return lane
+
+    def cancel(self, owner: str) -> None:
+        """Cancel all that this owner does beside batches; a process in the middle of it is ended."""
+        for lane in [worker.beside for worker in self._all() if worker.beside is not None]:
+            if lane.withdraw(owner):
+                lane.lose("the work was cancelled")
+
+    def warm_up(self, owner: str, config: OperatorRules) -> None:
+        """Import and compile what the operator's batches need, in every worker there is and in those that come."""
+        with self._changed:
+            self._owners.setdefault(owner, _Owner()).config = config
+            connected = [worker for worker in self._workers.values() if worker.batch.hello is not None]
+        answers = [put(worker.batch, _warming(config)) for worker in connected]
+        wait(answers)
+        self.ready()
+
+    def _ready(self) -> list[Worker]:
+        return [worker for worker in self._all() if worker.ready]
+
+    def _all_ready(self) -> bool:
+        return 0 < self._wanted <= len(self._ready())
+
+    def _all(self) -> list[Worker]:
+        with self._changed:
+            return list(self._workers.values())
+
+    # ---- connections
+
+    def _welcome(self, connection: Connection) -> None:
+        """Give a process that has connected its lane; hang up on one whose worker was given up."""
+        with suppress(EOFError, OSError):
+            hello: Hello = receive(connection)
+            lane = self._lane_of(hello)
+            if lane is not None:
+                lane.connected(connection, hello)
+                if hello.lane == "batch":
+                    self._warm(self._workers.get(hello.seat))
+                return
+        hang_up(connection)
+        connection.close()
+
+    def _lane_of(self, hello: Hello) -> Lane | None:
+        with self._changed:
+            worker = self._workers.get(hello.seat)
+            if worker is None or hello.lane == "beside":
+                return None if worker is None else worker.beside
+            seated = [each for each in self._workers.values() if each.place]
+            worker.place = place_of(hello.machine, hello.executor, {each.executor: each.place for each in seated})
+            worker.executor = (hello.machine, hello.executor)
+            worker.post = first_free({each.post for each in seated if each.place == worker.place})
+            return worker.batch
+
+    def _warm(self, worker: Worker | None) -> None:
+        """Let the worker have a share in batches once it is warm."""
+        if worker is None:
+            return
+        with self._changed:
+            configs = [owner.config for owner in self._owners.values() if owner.config is not None]
+        answers = [put(worker.batch, _warming(config)) for config in configs]
+        if answers:
+            answers[-1].add_done_callback(lambda _done: self._warmed(worker))
+        else:
+            self._warmed(worker)
+
+    def _warmed(self, worker: Worker) -> None:
+        with self._changed:
+            worker.ready, self._failure = True, None
+            self._changed.notify_all()
+
+    def _worker_ended(self, worker: Worker) -> None:
+        with self._changed:
+            self._workers.pop(worker.seat.number, None)
+            worker.ready, beside = False, worker.beside
+            self._changed.notify_all()
+        if beside is not None:
+            beside.lose("a worker was lost")
+
+    def _beside_ended(self, worker: Worker, lane: Lane) -> None:
+        with self._changed:
+            if worker.beside is lane:
+                worker.beside = None
+
+    # ---- the keeper
+
+    def _keep(self) -> None:
+        """Start workers, replace lost ones, and end all of them when the pool is stopped."""
+        try:
+            tasks = SparkTasks(self._spark)
+            door = Door(tasks.bind_host, self._key, self._welcome)
+        except Exception as error:
+            self._fail(error)
+            return
+        with closing(door):
+            while not self._stopping.is_set():
+                try:
+                    self._look(tasks, door.port)
+                except Exception as error:
+                    self._fail(_job_failed(error))
+                self._stopping.wait(LOOK_EVERY_S)
+            self._end()
+
+    def _look(self, tasks: SparkTasks, port: int) -> None:
+        for worker in self._all():
+            for lane in worker.lanes:
+                lane.look()
+            starting = worker.batch.hello is None
+            if (starting or worker.batch.silent > QUIET_LOOKS) and worker.job.ended:
+                if starting:
+                    self._fail(_job_failed(worker.job.error()))
+                worker.batch.lose("a worker was lost")
+            elif not starting and worker.batch.silent > FROZEN_LOOKS:
+                # rule: frozen-worker-lost
+                self._give_up(worker, worker.batch, tasks)
+                worker.job.cancel()
+            self._look_beside(worker, tasks)
+        self._wanted = tasks.cores()
+        for _ in range(self._wanted - len(self._all())):
+            self._launch(tasks, port)
+
+    def _look_beside(self, worker: Worker, tasks: SparkTasks) -> None:
+        lane = worker.beside
+        if lane is None:
+            return
+        if lane.silent > (STARTING_LOOKS if lane.hello is None else FROZEN_LOOKS):
+            self._give_up(worker, lane, tasks)
+        elif lane.unused > UNUSED_LOOKS:
+            lane.lose("it was not used")
+
+    def _give_up(self, worker: Worker, lane: Lane, tasks: SparkTasks) -> None:
+        """Count the lane as lost, and end its process if that is on this machine: it may hold the lock of a state."""
+        hello = lane.hello
+        lines.warning("worker %s/%s gives no sign of life; it is replaced", worker.place, worker.post)
+        lane.lose("a worker gives no sign of life")
+        if hello is not None and tasks.on_this_machine:
+            with suppress(ProcessLookupError):
+                os.kill(hello.pid, signal.SIGKILL)
+
+    def _launch(self, tasks: SparkTasks, port: int) -> None:
+        seat = Seat(next(self._numbers), tasks.host, port, self._key)
+        with self._changed:  # it may connect before this is through
+            worker = Worker(seat, tasks.launch(seat), Lane(lambda: self._worker_ended(worker)))
+            self._workers[seat.number] = worker
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    # ---- the end
+
+    def stop(self) -> None:
+        """End the workers and their Spark jobs; wait for that a few seconds at most."""
+        self._stopping.set()
+        self._keeper.join()
+
+    def _end(self) -> None:
+        """Hang up, upon which tasks end by themselves; those in the middle of work are cancelled before."""
+        workers = self._all()
+        for worker in workers:
+            if worker.batch.load or worker.batch.hello is None:
+                worker.job.cancel()
+            worker.batch.lose("the application has stopped")
+        deadline = time.monotonic() + STOP_S
+        while any(not worker.job.ended for worker in workers) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for worker in workers:
+            worker.job.cancel()
+
+
+def _job_failed(error: object) -> EngineError:
+    return EngineError("the Spark job failed", value=error, remedy="see Spark's log above")
+
+
+def put(lane: Lane, item: Item) -> Future[Any]:
+    """Put the item in the lane and return the future of its answer."""
+    lane.put(item)
+    return item.answer
+
+
+def _warming(config: OperatorRules) -> Item:
+    return Item(_WARMING, warm_up, (config,))
+
+
+@contextmanager
+def workers_of(spark: Any) -> Iterator[Workers | None]:
+    """Yield workers that stay in this Spark until the end of the block; None if they would leave no slot to others.
+
+    A local Spark that was started by somebody else has as many slots as cores.
+    """
+    if not isinstance(spark, StartingSpark) and not has_spare_slots(spark.sparkContext):
+        yield None
+        return
+    workers = Workers(spark)
+    try:
+        yield workers
+    finally:
+        workers.stop()
