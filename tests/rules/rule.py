@@ -23,6 +23,7 @@ class Chapter(Enum):
     UNCLEAR = "Fenced or timed out?"
     TRANSACTIONS = "Two transaction protocols"
     LOCAL_STATE = "Local state"
+    WORKERS = "Workers that stay"
     UPKEEP = "Compaction, retention, vacuum"
     KAFKA = "Kafka client"
     KILL_POINTS = "Kill points"

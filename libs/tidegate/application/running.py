@@ -205,15 +205,18 @@ class Handle:
         """Return the result of a Spark SQL query over the views of all operators.
 
         Columns of equal names get a number: `key`, `key_2`. Raise UserError, which names the views, if Spark cannot run
-        the query, and for statements that change something, such as INSERT or DROP, which do not run.
+        the query, for statements that change something, such as INSERT or DROP, which do not run, and if the operators
+        take all slots of a cluster.
         """
         if not isinstance(query, str):
             raise UserError("a query is text", value=query, remedy="write a SELECT statement")
         from tidegate import spark
-        from tidegate.runtime.spark.session import start_session
+        from tidegate.runtime.spark.session import check_room, start_session
 
         settings, lake = self.configuration.spark, self.configuration.lake
         session = start_session(self.configuration.application, settings.master, settings.conf, lake)
+        if self.is_running:
+            check_room(session.sparkContext)
         return Rows(spark.query(session, self.configuration, query))
 
     def __repr__(self) -> str:

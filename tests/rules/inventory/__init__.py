@@ -15,6 +15,7 @@ from tests.rules.inventory import (
     times,
     transactions,
     upkeep,
+    workers,
 )
 
 RULES = (
@@ -27,6 +28,7 @@ RULES = (
     *mark.RULES,
     *transactions.RULES,
     *local_state.RULES,
+    *workers.RULES,
     *upkeep.RULES,
     *kafka.RULES,
     *tables.RULES,

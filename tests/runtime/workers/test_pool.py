@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.patience import wait_for
-from tidegate.runtime.spark.session import Spark, has_spare_slots, start_spark
+from tidegate.runtime.spark.session import Spark, leaves_room, start_spark
 from tidegate.runtime.workers.jobs import WorkerJobs
 from tidegate.runtime.workers.lanes import Item, WorkerLost
 from tidegate.runtime.workers.pool import Worker, Workers, put, workers_of
@@ -58,7 +58,7 @@ def test_a_local_spark_has_a_worker_per_core_and_as_many_slots_for_ordinary_jobs
     assert len({pid_of(worker) for worker in workers.ready()}) == 2
     context = spark.sparkContext
     assert (context.master, context.defaultParallelism) == ("local[4]", 2)
-    assert has_spare_slots(context)
+    assert leaves_room(context)
     assert context.parallelize(range(4), 2).map(lambda number: number + 1).collect() == [1, 2, 3, 4]
 
 

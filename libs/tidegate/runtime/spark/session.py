@@ -124,15 +124,29 @@ def _processors(conf: SparkConf) -> int:
     return int(SparkContext._jvm.java.lang.Runtime.getRuntime().availableProcessors())
 
 
-def has_spare_slots(context: SparkContext) -> bool:
-    """Return whether workers that stay leave slots to ordinary jobs; on a cluster that is for its operator to provide.
+def leaves_room(context: SparkContext) -> bool:
+    """Return whether workers that stay, one per core, leave slots of this Spark to ordinary jobs.
 
-    A Spark on threads that Tidegate has not started has as many slots as cores.
+    On threads they must; a Spark that Tidegate has not started has as many slots as cores. On a cluster the slots are
+    for the cluster's operator to provide, and `check_room` is for those who need one.
     """
-    found = _ON_THREADS.fullmatch(context.master)
-    if found is None:
-        return True
-    return found["cores"] not in (None, "*") and int(found["cores"]) > context.defaultParallelism
+    return _ON_THREADS.fullmatch(context.master) is None or _slots(context) > context.defaultParallelism
+
+
+def check_room(context: SparkContext) -> None:
+    """Raise UserError if workers take all slots of a cluster, so that an ordinary job beside them would not begin."""
+    if _ON_THREADS.fullmatch(context.master) is None and _slots(context) <= context.defaultParallelism:
+        raise UserError(
+            "the application's workers take all slots of the cluster",
+            value=f"spark.default.parallelism: {context.defaultParallelism}",
+            remedy="use tidegate sql, or set spark.default.parallelism lower than the application's cores",
+        )
+
+
+def _slots(context: SparkContext) -> int:
+    """Return how many tasks Spark can run at once, on the executors that there are now."""
+    spark = context._jsc.sc()
+    return int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile()))
 
 
 def start_session(

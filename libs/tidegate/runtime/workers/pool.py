@@ -19,7 +19,7 @@ from typing import Any
 
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError
-from tidegate.runtime.spark.session import has_spare_slots
+from tidegate.runtime.spark.session import leaves_room
 from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.task.run import warm_up
 from tidegate.runtime.workers.connection import Door, hang_up
@@ -42,8 +42,8 @@ STARTING_LOOKS = 240
 """A process beside a worker that has not connected after two minutes is lost."""
 UNUSED_LOOKS = 120
 """A process beside a worker that had nothing to do for a minute is ended."""
-ALL_THERE_S, ONE_THERE_S = 10.0, 60.0
-"""How long a driver waits until all workers are there, and for the first one."""
+ALL_THERE_S, ONE_THERE_S = 30.0, 60.0
+"""How long after the start drivers wait until all workers are ready, and at any time for one of them."""
 STOP_S = 5.0
 _WARMING, _STARTING = "warm-up", "start beside"
 _NOT_STARTED = "the process beside a worker did not start"
@@ -100,6 +100,7 @@ class Workers:
         self._numbers = count()
         self._sizes: Counter[str] = Counter()
         self._wanted = 0
+        self._begun: float | None = None
         self._failure: Exception | None = None
         self._stopping = Event()
         self._keeper = Thread(target=self._keep, name="keeper of workers", daemon=True)
@@ -108,13 +109,13 @@ class Workers:
     # ---- work
 
     def ready(self) -> list[Worker]:
-        """Return the workers that are ready. Wait for all of them a while, and for the first one longer.
+        """Return the workers that are ready. Wait for one, and at the start for all of them.
 
         Raise EngineError if there is none, and the error with which Spark did not start.
         """
         with self._changed:
-            if not self._changed.wait_for(lambda: self._failure is not None or self._all_ready(), ALL_THERE_S):
-                self._changed.wait_for(lambda: self._failure is not None or bool(self._ready()), ONE_THERE_S)
+            self._changed.wait_for(lambda: self._failure is not None or self._begun is not None)
+            self._changed.wait_for(lambda: self._failure is not None or self._are_there(), ONE_THERE_S)
             found, failure = self._ready(), self._failure
         if found:
             return found
@@ -175,8 +176,12 @@ class Workers:
     def _ready(self) -> list[Worker]:
         return [worker for worker in self._all() if worker.ready]
 
-    def _all_ready(self) -> bool:
-        return 0 < self._wanted <= len(self._ready())
+    def _are_there(self) -> bool:
+        """Return whether all workers are ready, or some, if the others had time enough."""
+        count = len(self._ready())
+        return count > 0 and (
+            count >= self._wanted or self._begun is None or time.monotonic() > self._begun + ALL_THERE_S
+        )
 
     def _all(self) -> list[Worker]:
         with self._changed:
@@ -266,14 +271,17 @@ class Workers:
                 if starting:
                     self._fail(_job_failed(worker.job.error()))
                 worker.batch.lose("a worker was lost")
+            # rule: frozen-worker-lost
             elif not starting and worker.batch.silent > FROZEN_LOOKS:
-                # rule: frozen-worker-lost
                 self._give_up(worker, worker.batch, tasks)
                 worker.job.cancel()
             self._look_beside(worker, tasks)
         self._wanted = tasks.cores()
         for _ in range(self._wanted - len(self._all())):
             self._launch(tasks, port)
+        with self._changed:
+            self._begun = self._begun or time.monotonic()
+            self._changed.notify_all()
 
     def _look_beside(self, worker: Worker, tasks: SparkTasks) -> None:
         lane = worker.beside
@@ -345,7 +353,7 @@ def workers_of(spark: Any) -> Iterator[Workers | None]:
 
     A local Spark that was started by somebody else has as many slots as cores.
     """
-    if not isinstance(spark, StartingSpark) and not has_spare_slots(spark.sparkContext):
+    if not isinstance(spark, StartingSpark) and not leaves_room(spark.sparkContext):
         yield None
         return
     workers = Workers(spark)

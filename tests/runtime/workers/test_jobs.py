@@ -1,0 +1,130 @@
+"""A driver's jobs on workers: what is sent to them, and what their loss means to an attempt."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+
+from tests.runtime.miniature import application
+from tidegate.contracts.errors import EngineError
+from tidegate.runtime.publishing.topics import Outlets, OutputRoute
+from tidegate.runtime.task.messages import KafkaAttempt, PartitionFailure
+from tidegate.runtime.task.results import results_of
+from tidegate.runtime.workers.jobs import WorkerJobs
+from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
+from tidegate.runtime.workers.messages import divided
+from tidegate.runtime.workers.pool import Worker
+
+pytestmark = pytest.mark.fast
+
+SECRET = "hunter2"
+ROUTE = OutputRoute(
+    operator="op",
+    input="in",
+    group="group",
+    outlets=Outlets(None, None),
+    limits={},
+    times_in_values=False,
+    windows=None,
+)
+
+
+class Sent(Lane):
+    """A lane that notes its items, and what a process would be sent."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None)
+        self.items: list[Item] = []
+        self.bytes: list[bytes] = []
+
+    def put(self, item: Item) -> None:
+        self.items.append(item)
+        self.bytes.append(cloudpickle.dumps(self._work(item)))
+
+
+class Pool:
+    """Two workers; partitions are at home in turn."""
+
+    starts_in_background = False
+
+    def __init__(self) -> None:
+        self.workers: list[Any] = [Worker(seat=None, job=None, batch=Sent()) for _ in range(2)]  # type: ignore[arg-type]
+
+    def at_home(self, _owner: str, partitions: list[int]) -> dict[int, Worker]:
+        return {partition: self.workers[partition % 2] for partition in partitions}
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> KafkaAttempt:
+    config = application(tmp_path).operators["op"]
+    return KafkaAttempt(
+        operator="op",
+        config=config,
+        topic="in",
+        log=tmp_path / "op",
+        version=1,
+        table_id="id",
+        state=tmp_path,
+        epoch=1,
+        batch=7,
+        attempt="a",
+        clock=0,
+        kafka={"bootstrap.servers": "nowhere:1", "sasl.password": SECRET},
+        route=ROUTE,
+        max_batch_bytes=1,
+        deadline_s=60.0,
+    )
+
+
+def plans(*partitions: int) -> list[Any]:
+    return [SimpleNamespace(partition=partition) for partition in partitions]
+
+
+def test_secrets_and_configuration_travel_once_for_each_worker_and_operator(attempt: KafkaAttempt) -> None:
+    lane, again = Sent(), replace(attempt, batch=8, version=2, attempt="b", max_batch_bytes=2)
+    for each in (attempt, again):
+        lane.put(Item("driver 1", len, (), each))
+    first, second = lane.bytes
+    assert SECRET.encode() in first
+    assert SECRET.encode() not in second
+    assert len(second) < len(first) / 2
+    assert pickle.loads(second).attempt[1]["batch"] == 8
+    lane.put(Item("driver 1", len, (), replace(again, kafka={"sasl.password": "other"})))
+    assert b"other" in lane.bytes[-1]
+
+
+def test_an_attempt_is_the_same_after_its_way(attempt: KafkaAttempt) -> None:
+    common, own = divided(attempt)
+    assert type(attempt)(**common, **own) == attempt
+
+
+def test_the_loss_of_a_worker_fails_its_plans_and_so_the_attempt_without_waiting_for_others(
+    attempt: KafkaAttempt,
+) -> None:
+    pool: Any = Pool()
+    lost, other = (worker.batch for worker in pool.workers)
+
+    def put(item: Item) -> None:
+        Sent.put(lost, item)
+        item.answer.set_exception(WorkerLost("a worker was lost"))
+
+    lost.put = put
+    answers = WorkerJobs(pool).run(attempt, plans(0, 1, 2))
+    assert [(type(each), each.partition) for each in answers] == [(PartitionFailure, 0), (PartitionFailure, 2)]
+    assert [plan.partition for plan in other.items[0].arguments[0]] == [1]
+    with pytest.raises(EngineError, match="a worker was lost"):
+        results_of(answers)
+
+
+def test_the_error_of_a_task_is_raised(attempt: KafkaAttempt) -> None:
+    pool: Any = Pool()
+    lane = pool.workers[0].batch
+    lane.put = lambda item: item.answer.set_exception(EngineError("the task of a worker failed"))
+    with pytest.raises(EngineError, match="the task of a worker failed"):
+        WorkerJobs(pool).run(attempt, plans(0))
