@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from statistics import median
@@ -31,6 +32,7 @@ from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.topics import create_topic
+from tidegate.runtime.workers.pool import workers_of
 
 STREAM, TABLE, PEER = "load", "facts", "KafkaStreamsJoin"
 TABLE_RECORDS, GRACE, SHORT_GRACE = 200_000, "5s", "1s"
@@ -111,12 +113,12 @@ def run_services(spark: Any, bootstrap: str, folder: Path, grace: str) -> float:
     def note(_meta: BatchMeta, _seconds: dict[str, float]) -> None:
         published.append(time.monotonic())
 
-    table = OperatorDriver(Wiring(spark=spark, application=described, name="facts"))
-    join = OperatorDriver(Wiring(spark=spark, application=described, name="joined", listener=note))
-    table.start()
-    join.start()
-    began = time.monotonic()
-    with ThreadPoolExecutor(2) as threads:
+    with workers_of(spark) as workers, ThreadPoolExecutor(2) as threads:
+        wiring = Wiring(spark=spark, workers=workers, application=described, name="facts")
+        table, join = OperatorDriver(wiring), OperatorDriver(replace(wiring, name="joined", listener=note))
+        table.start()
+        join.start()
+        began = time.monotonic()
         for ended in [threads.submit(driver.run, Event(), until_caught_up=True) for driver in (table, join)]:
             ended.result()
     assert sum(known.totals.records_in for known in join.claim.operator.newest.partitions.values()) == RECORDS
@@ -152,7 +154,9 @@ def _started(spark: Any, bootstrap: str, folder: Path, grace: str) -> Iterator[t
     """Yield a started join on a topic of its own, whose table is complete."""
     stream, output = new_topic(bootstrap, "stream"), new_topic(bootstrap, "output")
     described = application(bootstrap, folder, grace, stream, TABLE, output)
-    OperatorDriver(Wiring(spark=spark, application=described, name="facts")).run(Event(), until_caught_up=True)
-    driver = OperatorDriver(Wiring(spark=spark, application=described, name="joined"))
-    driver.start()
-    yield driver, stream, Producer({"bootstrap.servers": bootstrap})
+    with workers_of(spark) as workers:
+        wiring = Wiring(spark=spark, workers=workers, application=described, name="facts")
+        OperatorDriver(wiring).run(Event(), until_caught_up=True)
+        driver = OperatorDriver(replace(wiring, name="joined"))
+        driver.start()
+        yield driver, stream, Producer({"bootstrap.servers": bootstrap})

@@ -23,6 +23,7 @@ from tidegate.runtime.batch_loop.driver import Listener, OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import application_of
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.topics import create_topic
+from tidegate.runtime.workers.pool import workers_of
 
 PARTITIONS, KEYS, RUNS = 4, 500, 5
 BATCH, BATCHES, WARM_BATCHES = 1_000, 30, 15
@@ -162,6 +163,9 @@ def started(
             "operators": {"updates": {**operator, "input": topics[0], "output": topics[1]}},
         }
     )
-    driver = OperatorDriver(Wiring(spark=spark, application=application, name="updates", listener=listener))
-    driver.start()
-    yield driver, topics
+    with workers_of(spark) as workers:
+        driver = OperatorDriver(
+            Wiring(spark=spark, workers=workers, application=application, name="updates", listener=listener)
+        )
+        driver.start()
+        yield driver, topics

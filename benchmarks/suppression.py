@@ -25,6 +25,7 @@ from tidegate.runtime.configuration.application import application_of
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.spark.session import start_session
+from tidegate.runtime.workers.pool import workers_of
 
 RUNS = 3
 INPUT, PEER = "load", "KafkaStreamsSuppress"
@@ -105,17 +106,13 @@ def run_service(
         published.append(time.monotonic())
         watch()
 
-    driver = OperatorDriver(
-        Wiring(
-            spark=spark,
-            application=application,
-            name="updates",
-            listener=note,
+    with workers_of(spark) as workers:
+        driver = OperatorDriver(
+            Wiring(spark=spark, workers=workers, application=application, name="updates", listener=note)
         )
-    )
-    driver.start()
-    watch()
-    started = time.monotonic()
-    driver.run(Event(), until_caught_up=True)
+        driver.start()
+        watch()
+        started = time.monotonic()
+        driver.run(Event(), until_caught_up=True)
     assert sum(known.totals.records_in for known in driver.claim.operator.newest.partitions.values()) == RECORDS
     return published[-1] - started

@@ -11,9 +11,11 @@ import pytest
 
 from tests.patience import wait_for
 from tidegate.contracts.errors import EngineError
+from tidegate.runtime.spark.session import Spark
+from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.workers.lanes import Item, WorkerLost
 from tidegate.runtime.workers.messages import Alive, Hello, Seat, send
-from tidegate.runtime.workers.pool import FROZEN_LOOKS, QUIET_LOOKS, Worker, Workers, put
+from tidegate.runtime.workers.pool import FROZEN_LOOKS, QUIET_LOOKS, Worker, Workers, put, workers_of
 
 pytestmark = pytest.mark.fast
 
@@ -141,3 +143,20 @@ def test_a_replacement_on_the_machine_gets_the_homes_of_the_lost_worker(keeper: 
     keeper.connect(replacement)
     assert (replacement.place, replacement.post) == (worker.place, worker.post)
     assert set(keeper.pool.at_home("op", range(3)).values()) == {replacement}
+
+
+def test_applications_of_one_process_share_their_workers_until_the_last_has_ended() -> None:
+    """Two pools would take the slots of ordinary jobs."""
+
+    def start() -> Spark:
+        raise EngineError("Spark does not start")
+
+    spark = StartingSpark(start, lambda: None)
+    with workers_of(spark) as first:
+        with workers_of(spark) as second:
+            assert second is first
+        assert first is not None
+        assert not first._stopping.is_set()
+    assert first._stopping.is_set()
+    with workers_of(spark) as third:
+        assert third is not first

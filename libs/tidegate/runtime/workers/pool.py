@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from multiprocessing.connection import Connection
-from threading import Condition, Event, Thread
+from threading import Condition, Event, Lock, Thread
 from typing import Any
 
 from tidegate.contracts.config import OperatorRules
@@ -349,15 +349,26 @@ def _warming(config: OperatorRules) -> Item:
 
 @contextmanager
 def workers_of(spark: Any) -> Iterator[Workers | None]:
-    """Yield workers that stay in this Spark until the end of the block; None if they would leave no slot to others.
+    """Yield the workers that stay in this process's Spark; None if they would leave no slot to ordinary jobs.
 
-    A local Spark that was started by somebody else has as many slots as cores.
+    All applications of the process share them, as they share Spark. They end when the last block does.
     """
     if not isinstance(spark, StartingSpark) and not leaves_room(spark.sparkContext):
         yield None
         return
-    workers = Workers(spark)
+    with _sharing:
+        workers = _users[-1] if _users else Workers(spark)
+        _users.append(workers)
     try:
         yield workers
     finally:
-        workers.stop()
+        with _sharing:
+            _users.remove(workers)
+            last = workers not in _users
+        if last:
+            workers.stop()
+
+
+_sharing = Lock()
+_users: list[Workers] = []
+"""The workers that are in use, once for each user."""
