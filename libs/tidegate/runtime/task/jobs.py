@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 from tidegate.contracts.config import OperatorRules
@@ -15,6 +14,7 @@ from tidegate.runtime.task.messages import (
     PartitionResult,
     RecoveryOutcome,
 )
+from tidegate.state.lake.port import Lake
 
 
 class Jobs(Protocol):
@@ -43,7 +43,7 @@ class Jobs(Protocol):
         """Import and compile what a batch of the operator needs."""
         ...
 
-    def check_lake(self, log: Path) -> None:
+    def check_lake(self, log: Lake) -> None:
         """Raise EngineError unless driver and executors share the lake of the log."""
         ...
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from itertools import count
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tidegate.contracts.config import OperatorRules
@@ -23,6 +22,7 @@ from tidegate.runtime.task.run import make_durable, recover_states, run_group, w
 from tidegate.runtime.threads import in_background
 from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
 from tidegate.runtime.workers.pool import Worker, Workers, put
+from tidegate.state.lake.port import Lake
 
 _NUMBERS = count()
 
@@ -91,14 +91,14 @@ class WorkerJobs:
         else:
             self._workers.warm_up(self._owner, config)
 
-    def check_lake(self, log: Path) -> None:
+    def check_lake(self, log: Lake) -> None:
         """Raise EngineError unless driver and executors share the lake of the log."""
         if not self._workers.starts_in_background:  # executors of a StartingSpark are on this machine
-            check_shared(log, self._answers_to)
+            check_shared(log, lambda probe: self._answers_to(log, probe))
 
-    def _answers_to(self, probe: Path) -> list[ProbeResult]:
+    def _answers_to(self, log: Lake, probe: str) -> list[ProbeResult]:
         workers = self._workers.ready()
-        return _results([put(worker.batch, Item(self._owner, answer_probe, (probe,))) for worker in workers])
+        return _results([put(worker.batch, Item(self._owner, answer_probe, (log, probe))) for worker in workers])
 
     def make_durable(self, attempt: Attempt) -> None:
         """Fsync the operator's local states on every machine that has some."""
