@@ -13,14 +13,14 @@ from tests.end_to_end.conftest import PARTITIONS, spark, world  # noqa: F401 -- 
 from tests.patience import PATIENCE_S, wait_for
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
-from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.spark.jobs import SparkJobs
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 
 
 @pytest.fixture(scope="session", autouse=True)
 def warm(spark):  # noqa: F811
     """Spark's Python workers have compiled what a batch needs: no test waits for that."""
-    Jobs(spark).warm_up(SuppressionConfig(kind="suppression", input="in", until={"time_limit": "1h"}))
+    SparkJobs(spark).warm_up(SuppressionConfig(kind="suppression", input="in", until={"time_limit": "1h"}))
 
 
 class Running:

@@ -19,7 +19,7 @@ from tidegate.runtime import service
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.publishing import publication
 from tidegate.runtime.spark import jobs
-from tidegate.runtime.spark.jobs import Jobs
+from tidegate.runtime.spark.jobs import SparkJobs
 from tidegate.runtime.spark.session import Spark
 from tidegate.runtime.task import run
 from tidegate.spark import register_views
@@ -141,8 +141,8 @@ def test_state_is_carried_over_a_restart_a_deleted_local_state_and_a_compaction(
 def test_a_due_compaction_runs_while_batches_continue_and_changes_no_result(world, broker, monkeypatch):
     """parts   1 2 3 | due: work begins, and is held back | 4 5 6 | it may end | 7 8, and a restart from the log"""
     here, calm = world(**SMALL), world(beside="calm", **SMALL)
-    may_end, real = Event(), Jobs.each_sequentially
-    monkeypatch.setattr(Jobs, "each_sequentially", lambda *work: may_end.wait(PATIENCE_S) and real(*work))
+    may_end, real = Event(), SparkJobs.each_sequentially
+    monkeypatch.setattr(SparkJobs, "each_sequentially", lambda *work: may_end.wait(PATIENCE_S) and real(*work))
     driver, made = here.driver(max_batches=3), records(1_600)
     parts = split(made, 8)
     for part in parts[:6]:
