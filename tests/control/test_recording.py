@@ -27,6 +27,7 @@ from tidegate.runtime.batch_loop.driver import Owned
 from tidegate.runtime.control_sync import backfill, recording
 from tidegate.runtime.control_sync.recording import Recorder
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
+from tidegate.state.lake.place import Place
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ def test_an_instance_shows_its_epoch_and_heartbeat(service: Service) -> None:
 def test_a_driver_that_has_nothing_to_record_keeps_its_heartbeat_beside_one_that_has(
     service: Service, tmp_path: Path
 ) -> None:
-    idle = service.application.model_copy(update={"application": "idle", "lake": tmp_path / "empty"})
+    idle = service.application.model_copy(update={"application": "idle", "lake": Place.of(tmp_path / "empty")})
 
     def heartbeat() -> int:
         found = [row for row in rows(service.database, "instances") if row["application"] == "idle"]

@@ -10,8 +10,9 @@ from threading import Event, Thread
 import pytest
 
 from tests.patience import PATIENCE_S, wait_for
-from tests.runtime.miniature import Jobs, application, driver_of, use_broker
+from tests.runtime.miniature import NAME, Jobs, application, driver_of, use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
+from tidegate.cli.driver_client import ask_driver
 from tidegate.runtime.batch_loop.driver import LONGEST_WAIT_S, OperatorDriver, Owned
 from tidegate.runtime.kafka.arrivals import Position
 
@@ -42,7 +43,8 @@ class Service:
 
     def __init__(self, folder: Path, **operator: object) -> None:
         self.waits, self._stop = Waits(), Event()
-        self.driver: OperatorDriver = driver_of(application(folder, **operator), Jobs())
+        self.application = application(folder, **operator)
+        self.driver: OperatorDriver = driver_of(self.application, Jobs())
         self.driver._arrivals = self.waits
         self._thread = Thread(target=self.driver.run, args=(self._stop,))
 
@@ -83,7 +85,7 @@ def test_a_driver_with_nothing_to_do_asks_no_broker_until_records_arrive(kafka: 
 def test_a_request_ends_the_wait(kafka: ScriptedKafka, tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         wait_for(lambda: service.waits.asked)
-        service.driver.requests.ask("compact", PATIENCE_S)
+        assert ask_driver("compact", service.application, NAME) is not None
 
 
 def test_an_operator_that_advances_when_idle_does_not_wait_for_records(kafka: ScriptedKafka, tmp_path: Path) -> None:
