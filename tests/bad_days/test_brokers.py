@@ -13,6 +13,7 @@ from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.batch_loop.retries import LOG_INTERVAL_S
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
+from tidegate.state.lake.place import Place
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -44,7 +45,15 @@ def test_the_service_waits_for_a_broker_at_the_start_and_later_until_a_signal(
     options = {"bootstrap.servers": fragile.bootstrap}
     for topic in ("in", "out"):
         create_topic(options, topic, PARTITIONS)
-    here = World(spark, fragile, tmp_path, "in", "out", {"buffer": {"max_keys": 0, "when_full": "emit"}})
+    here = World(
+        spark,
+        fragile,
+        Place.of(tmp_path / "lake"),
+        tmp_path,
+        "in",
+        "out",
+        {"buffer": {"max_keys": 0, "when_full": "emit"}},
+    )
 
     fragile.stop()
     began = monotonic()

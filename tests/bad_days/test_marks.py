@@ -19,6 +19,7 @@ from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets, earliest, latest
 from tidegate.runtime.kafka.topics import admin_client, create_topic
+from tidegate.state.lake.place import Place
 
 RETENTION_S = 60
 """The shortest time for which a broker can be told to keep offsets."""
@@ -48,7 +49,10 @@ def test_marks_of_quiet_partitions_outlive_the_broker_s_retention_and_lost_ones_
         source, out = f"{name}-in", f"{name}-out"
         create_topic(options, source, PARTITIONS)
         create_topic(options, out, PARTITIONS, {"retention.ms": "-1", "segment.ms": "1000"})
-        worlds[name] = World(spark, forgetful, tmp_path / name, source, out, {"until": {"time_limit": "0ms"}}, name)
+        folder = tmp_path / name
+        worlds[name] = World(
+            spark, forgetful, Place.of(folder / "lake"), folder, source, out, {"until": {"time_limit": "0ms"}}, name
+        )
         produce(forgetful.bootstrap, source, *numbered(*range(PARTITIONS)))
         worlds[name].run()
 

@@ -17,6 +17,7 @@ from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
+from tidegate.state.lake.place import Place
 
 
 @pytest.mark.timeout(900)
@@ -28,7 +29,9 @@ def test_a_truncated_input_stops_the_operator_even_if_it_has_grown_again(spark, 
         options = {"bootstrap.servers": broker.bootstrap}
         for topic in ("in", "out"):
             create_topic(options, topic, PARTITIONS)
-        here = World(spark, broker, tmp_path, "in", "out", {"until": {"time_limit": "0ms"}})
+        here = World(
+            spark, broker, Place.of(tmp_path / "lake"), tmp_path, "in", "out", {"until": {"time_limit": "0ms"}}
+        )
 
         def run():
             wiring = Wiring(spark=spark, application=here.application, name=here.name)

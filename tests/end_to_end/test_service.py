@@ -18,10 +18,10 @@ from tidegate.contracts.errors import BufferFull, EngineError, StartOver, UserEr
 from tidegate.runtime import service
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.publishing import publication
-from tidegate.runtime.spark import jobs
 from tidegate.runtime.spark.jobs import SparkJobs
 from tidegate.runtime.spark.session import Spark
 from tidegate.runtime.task import run
+from tidegate.runtime.workers import jobs as worker_jobs
 from tidegate.spark import register_views
 from tidegate.state.delta_log.operator_log import OperatorLog
 
@@ -333,7 +333,7 @@ def test_batches_start_before_spark_is_ready_and_then_move_to_spark(world, broke
     spark = type("Kept", (Spark,), {"stop": lambda self: None})(here.spark.sparkContext)
     monkeypatch.setattr(service, "running_spark", lambda: None)
     monkeypatch.setattr(service, "start_spark", lambda *_: may_start.wait(PATIENCE_S) and spark)
-    monkeypatch.setattr(jobs, "run_group", lambda attempt, group: (yield from _telling(workers, attempt, group)))
+    monkeypatch.setattr(worker_jobs, "run_group", lambda attempt, group: (yield from _telling(workers, attempt, group)))
     batches = []
 
     def heard(meta, _seconds):
