@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import AuthenticationError
@@ -13,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.patience import wait_for
+from tests.patience import PATIENCE_S, wait_for
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.workers.connection import Door, connect, hang_up
 from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
@@ -166,3 +169,16 @@ def test_only_who_has_the_key_is_welcome_and_a_silent_stranger_keeps_nobody_wait
 
 def test_the_key_is_never_shown() -> None:
     assert "secret" not in repr(Seat(1, "here", 2, b"secret"))
+
+
+@pytest.mark.process
+def test_a_process_beside_a_worker_ends_in_silence_when_its_driver_hangs_up() -> None:
+    door = Door("127.0.0.1", b"key", lambda connection: connection.close())
+    command = [sys.executable, "-m", "tidegate.runtime.workers.beside"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stderr is not None
+        pickle.dump((Seat(0, "127.0.0.1", door.port, b"key"), "machine", 1), process.stdin)
+        process.stdin.flush()  # and it stays open: the worker lives
+        told = process.stderr.read()
+        assert (process.wait(PATIENCE_S), told) == (0, b"")
+    door.close()

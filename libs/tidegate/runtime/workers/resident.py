@@ -85,7 +85,8 @@ def work_beside() -> None:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()
+    while os.read(sys.stdin.fileno(), 1):  # not by sys.stdin, whose lock this thread would keep at the exit
+        pass
     os._exit(GIVEN_UP)
 
 
