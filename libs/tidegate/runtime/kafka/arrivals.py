@@ -10,9 +10,9 @@ from kafka.protocol.consumer import FetchRequest
 
 from tidegate.contracts.errors import TidegateError
 from tidegate.runtime.kafka import client
+from tidegate.runtime.kafka.fetch import fetch_request
 from tidegate.runtime.kafka.request_retries import Deadline
 
-_READ_COMMITTED = 1
 _SMALLEST_BYTES = 1
 """Limit of a response, which then has one record batch: only its arrival counts."""
 _AFTER_ERROR_S = 0.2
@@ -84,16 +84,7 @@ def _fetches(topic: str, positions: Mapping[int, Position], longest_s: float) ->
             )
         )
     return {
-        leader: FetchRequest(
-            max_wait_ms=int(longest_s * 1_000),
-            min_bytes=1,
-            max_bytes=_SMALLEST_BYTES,
-            isolation_level=_READ_COMMITTED,
-            topics=[FetchRequest.FetchTopic(topic=topic, partitions=wanted)],
-            forgotten_topics_data=[],
-            min_version=4,
-            max_version=12,
-        )
+        leader: fetch_request(topic, wanted, max_bytes=_SMALLEST_BYTES, max_wait_ms=int(longest_s * 1_000))
         for leader, wanted in partitions.items()
     }
 

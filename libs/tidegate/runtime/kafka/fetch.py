@@ -220,20 +220,25 @@ def _fetch_once(
     wanted_partition = FetchRequest.FetchTopic.FetchPartition(
         partition=partition, fetch_offset=position, last_fetched_epoch=epoch, partition_max_bytes=wanted
     )
-    request = FetchRequest(
-        max_wait_ms=_MAX_WAIT_MS,
-        min_bytes=1,
-        max_bytes=wanted,
-        isolation_level=_READ_COMMITTED,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted_partition])],
-        forgotten_topics_data=[],
-        min_version=4,
-        max_version=12,
-    )
+    request = fetch_request(topic, [wanted_partition], max_bytes=wanted, max_wait_ms=_MAX_WAIT_MS)
     answer = client.send(request, client.leader(topic, partition, deadline), timeout_s=deadline.remaining_s)
     if answer.error_code:
         raise error_for(answer.error_code, f"fetch {topic}/{partition}")
     return answer.responses[0].partitions[0]
+
+
+def fetch_request(topic: str, partitions: Sequence[Any], *, max_bytes: int, max_wait_ms: int) -> Any:
+    """Return a fetch of committed records, which the leader answers once there is one, or when the time is up."""
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        isolation_level=_READ_COMMITTED,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=partitions)],
+        forgotten_topics_data=[],
+        min_version=4,
+        max_version=12,
+    )
 
 
 def _decoded(topic: str, partition: int, answer: Any, position: int, end: int) -> Decoded:
