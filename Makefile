@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE # hundreds of processes would each compile the 
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws checked fuzz kill s3 simulate rules bench docs lock clean
+.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws checked fuzz long kill cluster s3 azure simulate rules bench docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,8 +27,10 @@ test: lint ## every check and every test, the fast ones first
 	@echo "Tests with Spark and a broker, and fuzzing beside them"
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 60 --seed 1 & \
 	trap "kill $$! 2>/dev/null || true" EXIT; \
-	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not kill and not stack' \
+	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not long and not kill and not stack' \
 		-n 5 --dist loadfile --no-loadscope-reorder && wait $$!
+	@echo "A few tests with their lakes in an S3 server (make s3 runs all)"
+	@$(BIN)/python -m pytest --lake s3 -n 2 --dist loadfile tests/end_to_end/test_commands.py tests/end_to_end/test_telemetry.py
 
 # waits for no disk; make test has the same tests on the disk
 test-fast: export PYTEST_DEBUG_TEMPROOT = $(wildcard /dev/shm)
@@ -53,12 +55,26 @@ checked: setup ## the laws, the recorded scenarios and simulated services with e
 fuzz: setup ## the suite's properties on random bytes, for 10 minutes (SECONDS=N); a case that fails is a file in build/fuzzing
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),600)
 
-kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
-	@$(BIN)/python -m pytest -m kill -s tests/kill tests/lake tests/runtime/stream
+long: setup ## the tests that take minutes each: many simulated services, the tutorial, the demo of a wheel, some kills
+	@$(BIN)/python -m pytest -m long -n 2 --dist loadfile
 
-s3: setup ## operators end to end with their lakes in a real S3 server, and 1,000 rounds of 50 writers of one object
-	@$(BIN)/python -m pytest -m 'kill or not kill' --lake s3 tests/lake tests/end_to_end/test_service.py \
-		tests/end_to_end/test_windows.py tests/end_to_end/test_evictors.py tests/end_to_end/test_lag.py
+kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
+	@$(BIN)/python -m pytest -m kill -s tests/kill tests/lake tests/runtime/stream tests/clusters
+
+cluster: export CLUSTER_SECONDS ?= 600
+cluster: export CLUSTER_RECORDS ?= 5000000
+cluster: setup ## three executors with a disk each, one killed every 20 s for 10 minutes while 5 million records come
+	@$(BIN)/python -m pytest -m kill -s tests/clusters
+
+s3: setup ## all with their lakes in a real S3 server: end to end, kills, bad days, faults and outages (about an hour)
+	@$(BIN)/python -m pytest -m 'not kill' --lake s3 -n 2 --dist loadfile tests/lake tests/end_to_end tests/bad_days
+	@$(BIN)/python -m pytest -m 'not stack' --lake s3 -s tests/kill
+	@$(BIN)/python -m pytest -m kill --lake s3 -s tests/lake
+
+azure: setup ## operators end to end with their lakes in the emulator of Azure's blob storage, which needs Node.js and npm
+	@$(BIN)/python -m tests.lake.azure_server
+	@$(BIN)/python -m pytest -m azure --lake azure tests/lake/test_conformance.py
+	@$(BIN)/python -m pytest -m 'not kill' --lake azure -n 2 --dist loadfile tests/end_to_end tests/bad_days tests/kill
 
 simulate: setup ## 10,000 simulated services with crashes, lost answers, zombies and takeovers
 	@$(BIN)/python -m tidegate.testing.simulation --seeds 10000

@@ -35,9 +35,9 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     "versions": {"lookups_per_s": Bound(least=5_000_000), "restore_s": Bound(most=30)},
     "suppression": {"ratio": Bound(least=5.0)},
     "latency": {
-        "batch_of_1000_p50_ms": Bound(most=250),
-        "produced_to_read_p50_ms": Bound(most=400),
-        "produced_to_read_p99_ms": Bound(most=1_200),
+        "batch_of_1000_p50_ms": Bound(most=100),
+        "p50_ratio": Bound(most=1.0),
+        "p99_ratio": Bound(most=1.0),
     },
     "budget": {},
     "scale": {
@@ -52,6 +52,13 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "entry_of_one_partition_bytes": Bound(most=4_000),
     },
     "kills": {"start_to_commit_s_p50": Bound(most=3)},
+    "lake": {
+        "usd_a_day_idle": Bound(most=0.10),
+        "usd_a_day_every_5s_4p": Bound(most=0.40),
+        "usd_a_day_every_5s_16p": Bound(most=0.40),
+        "put_per_batch_4p": Bound(most=3.1),
+        "put_per_batch_16p": Bound(most=3.1),
+    },
     "commits": {"commit_time_ratio": Bound(most=1.5), "live_files_ratio": Bound(most=1.5)},
     "cores": {"busy_cores": Bound(least=1.6)},
     "join": {"ratio": Bound(least=5.0)},

@@ -14,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from benchmarks.drivers import claimed
 from benchmarks.latency import BATCH, BATCHES, WARM_BATCHES, produce, started
 from benchmarks.suppression import session
 from tidegate.devkit.embedded_broker import Broker
@@ -44,7 +45,7 @@ def _run(driver: OperatorDriver, producer: Producer, source: str) -> list[float]
         produce(producer, source, number * BATCH, BATCH)
         producer.flush()
         began = time.monotonic()
-        driver.claim.operator.round()
+        claimed(driver).round()
         whole.append(time.monotonic() - began)
     return whole
 

@@ -23,7 +23,7 @@ from tests.lakes import entry_path, lake_at
 from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
 from tidegate.contracts.log_schema import log_schema
 from tidegate.runtime.batch_loop.next_metadata import first_meta
-from tidegate.state.delta_log.attempt_files import write_rows
+from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import read_actions
@@ -59,13 +59,10 @@ class Service:
 
     def _commit(self) -> None:
         meta = self._meta("batch")
-        written = [
-            write_rows(
-                self.log.lake, kind, partition, _rows(kind), batch=meta.batch, topic="t", attempt=meta.attempt, clock=0
-            )
-            for kind in ("state", "emission")
-            for partition in range(PARTITIONS)
+        rows = [
+            Rows(kind, partition, small_rows(kind)) for kind in ("state", "emission") for partition in range(PARTITIONS)
         ]
+        written = write_rows(self.log.lake, Naming(self.log.format, meta.batch, meta.attempt, 0), rows, topic="t")
         began = time.perf_counter()
         self.log.commit(meta, written)
         self.commits.append(time.perf_counter() - began)
@@ -99,7 +96,7 @@ class Service:
         return replace(first, epoch=1, batch=self.batch, attempt=attempt, action=action, partitions=partitions)
 
 
-def _rows(kind: str) -> pa.Table:
+def small_rows(kind: str) -> pa.Table:
     """Return the rows that a small batch writes per partition."""
     columns = {
         "key": pa.array([b"customer-%07d" % key for key in range(KEYS)]),

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks.drivers import claimed
 from benchmarks.join import application, new_topic
 from benchmarks.latency import PARTITIONS
 from benchmarks.load import TIMEOUT_S
@@ -63,8 +64,9 @@ class History:
         self.produce("facts", np.arange(self.versions) % KEYS)
         facts = self.drivers["facts"]
         facts.run(Event(), until_caught_up=True)
-        facts.compact()
-        assert sum(known.totals.held for known in facts.newest.partitions.values()) == self.versions
+        claimed(facts).compact()
+        held = [known.totals.held for known in claimed(facts).newest.partitions.values()]
+        assert sum(held) == self.versions
         self.drivers["joined"].start()
 
     def produce(self, name: str, keys: np.ndarray) -> None:
@@ -84,7 +86,7 @@ class History:
         """Run one batch of the operator and record its duration."""
         self.produce(name, np.random.default_rng(number).integers(0, KEYS, BATCH))
         began = time.perf_counter()
-        self.drivers[name].round()
+        claimed(self.drivers[name]).round()
         self.took.setdefault(name, []).append(1_000 * (time.perf_counter() - began))
 
     def median_ms(self, name: str) -> float:
@@ -97,7 +99,7 @@ class History:
             shutil.rmtree(replica)
         self.produce("joined", np.arange(PARTITIONS))
         began = time.perf_counter()
-        self.drivers["joined"].round()
+        claimed(self.drivers["joined"]).round()
         return time.perf_counter() - began
 
 

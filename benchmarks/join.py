@@ -22,6 +22,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
+from benchmarks.drivers import claimed, records_in
 from benchmarks.latency import produce
 from benchmarks.load import PARTITIONS, RECORDS, RECORDS_PER_MS, load
 from benchmarks.peers.kafka_streams import run_kafka_streams
@@ -121,7 +122,7 @@ def run_services(spark: Any, bootstrap: str, folder: Path, grace: str) -> float:
         began = time.monotonic()
         for ended in [threads.submit(driver.run, Event(), until_caught_up=True) for driver in (table, join)]:
             ended.result()
-    assert sum(known.totals.records_in for known in join.claim.operator.newest.partitions.values()) == RECORDS
+    assert records_in(join) == RECORDS
     return published[-1] - began
 
 
@@ -138,7 +139,7 @@ def _latency(bootstrap: str, folder: Path, say: Any) -> dict[str, float]:
                 produce(producer, topic, number * BATCH, BATCH)
                 producer.flush()
                 began = time.perf_counter()
-                driver.claim.operator.round()
+                claimed(driver).round()
                 took[which].append(1_000 * (time.perf_counter() - began))
     with_grace, without = (median(took[which][WARM_BATCHES:]) for which in (0, 1))
     say(f"a batch of {BATCH:,} records takes {with_grace:.0f} ms with grace, {without:.0f} ms with grace 0")

@@ -1,6 +1,8 @@
 """The delay until output can be read: a buffer that holds nothing, without pauses (`max_keys: 0`, `trigger: 0`).
 
-Both figures end when a `read_committed` consumer outside Spark has the record. Medians of 5 runs.
+All figures end when a `read_committed` consumer outside Spark has the record. The time of a batch is the median of 5
+runs. The delay at a fixed rate is compared with that of Kafka Streams, which holds nothing either and has its own
+settings (exactly once, it commits every 100 ms): medians of 3 runs of each, in turns, with one broker.
 """
 
 from __future__ import annotations
@@ -13,19 +15,22 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from benchmarks.suppression import session
+from benchmarks.drivers import claimed
+from benchmarks.peers.kafka_streams import kafka_streams_running
+from benchmarks.suppression import PEER, session
 from tidegate.devkit.embedded_broker import Broker
-from tidegate.runtime.batch_loop.driver import Listener, OperatorDriver, Wiring
+from tidegate.runtime.batch_loop.claimed_operator import Listener
+from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import application_of
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.workers.pool import workers_of
 
-PARTITIONS, KEYS, RUNS = 4, 500, 5
+PARTITIONS, KEYS, RUNS, PAIRS = 4, 500, 5, 3
 BATCH, BATCHES, WARM_BATCHES = 1_000, 30, 15
 RATE, STEP_S, SECONDS, WARM_SECONDS = 5_000, 0.01, 20.0, 10.0
 PASS_THROUGH = {"kind": "suppression", "buffer": {"max_keys": 0, "when_full": "emit"}}
@@ -33,20 +38,35 @@ _numbers = count()
 
 
 def measure(say: Any) -> dict[str, float]:
-    """Return milliseconds from plan to read for batches of 1,000 records, and from produced to read at a fixed rate.
-
-    The rate is 5,000 records/s.
-    """
+    """Return milliseconds from plan to read for batches of 1,000 records, and from produced to read at RATE."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         with session() as spark, started(spark, broker.bootstrap, Path(folder)) as (driver, topics):
             batches = _batches(driver, broker.bootstrap, *topics, say)
-        with session() as spark, started(spark, broker.bootstrap, Path(folder)) as (driver, topics):
-            flow = _flow(driver, broker.bootstrap, *topics, say)
+        ours, theirs = [], []
+        for run in range(PAIRS):
+            ours.append(_service(broker.bootstrap, Path(folder)))
+            theirs.append(_peer(broker.bootstrap))
+            say(f"run {run + 1}: at {RATE:,} records/s {_told(ours[-1])}; Kafka Streams {_told(theirs[-1])}")
     return {
         "batch_of_1000_p50_ms": median(batches),
-        "produced_to_read_p50_ms": median(p50 for p50, _ in flow),
-        "produced_to_read_p99_ms": median(p99 for _, p99 in flow),
+        "produced_to_read_p50_ms": median(age.p50 for age in ours),
+        "produced_to_read_p99_ms": median(age.p99 for age in ours),
+        "kafka_streams_p50_ms": median(age.p50 for age in theirs),
+        "kafka_streams_p99_ms": median(age.p99 for age in theirs),
+        "p50_ratio": median(our.p50 / their.p50 for our, their in zip(ours, theirs, strict=True)),
+        "p99_ratio": median(our.p99 / their.p99 for our, their in zip(ours, theirs, strict=True)),
     }
+
+
+class Ages(NamedTuple):
+    """How old records were when they were read, in milliseconds."""
+
+    p50: float
+    p99: float
+
+
+def _told(ages: Ages) -> str:
+    return f"{ages.p50:.0f} ms (p50), {ages.p99:.0f} ms (p99)"
 
 
 class Reader:
@@ -90,7 +110,7 @@ def _batches(driver: OperatorDriver, bootstrap: str, source: str, output: str, s
             producer.flush()
             sent += BATCH
             started = time.monotonic()
-            driver.claim.operator.round()
+            claimed(driver).round()
             times.append((reader.wait_for(sent) - started) * 1_000)
         medians.append(median(times[-BATCHES:]))
         say(f"run {run + 1}: a batch of {BATCH:,} records takes {medians[-1]:.0f} ms from plan to read")
@@ -98,22 +118,37 @@ def _batches(driver: OperatorDriver, bootstrap: str, source: str, output: str, s
     return medians
 
 
-def _flow(driver: OperatorDriver, bootstrap: str, source: str, output: str, say: Any) -> list[tuple[float, float]]:
-    """Return (p50, p99) of the age of records when they were read, per run."""
-    reader, stop, found = Reader(bootstrap, output), threading.Event(), []
-    service = threading.Thread(target=driver.run, args=(stop,))
-    service.start()
-    sent = _feed(bootstrap, source, WARM_SECONDS, 0)
-    for run in range(RUNS):
-        first, sent = sent, _feed(bootstrap, source, SECONDS, sent)
+def _service(bootstrap: str, folder: Path) -> Ages:
+    """Return the ages of the service's output."""
+    with session() as spark, started(spark, bootstrap, folder) as (driver, topics):
+        stop = threading.Event()
+        service = threading.Thread(target=driver.run, args=(stop,))
+        service.start()
+        try:
+            return _ages(bootstrap, *topics)
+        finally:
+            stop.set()
+            service.join()
+
+
+def _peer(bootstrap: str) -> Ages:
+    """Return the ages of Kafka Streams' output."""
+    topics = new_topics(bootstrap, f"latency_{next(_numbers)}")
+    with kafka_streams_running(PEER, bootstrap, *topics, "0"):
+        return _ages(bootstrap, *topics)
+
+
+def _ages(bootstrap: str, source: str, output: str) -> Ages:
+    """Produce at RATE, and return how old the records were when they were read, after the first WARM_SECONDS."""
+    reader = Reader(bootstrap, output)
+    try:
+        first = _feed(bootstrap, source, WARM_SECONDS, 0)
+        sent = _feed(bootstrap, source, SECONDS, first)
         reader.wait_for(sent)
-        percent = quantiles((age for _, age in reader.arrivals[first:sent]), n=100)
-        found.append((percent[49], percent[98]))
-        say(f"run {run + 1}: at {RATE:,} records/s read {percent[49]:.0f} ms (p50), {percent[98]:.0f} ms (p99) later")
-    stop.set()
-    service.join()
-    reader.close()
-    return found
+    finally:
+        reader.close()
+    percent = quantiles((age for _, age in reader.arrivals[first:sent]), n=100)
+    return Ages(percent[49], percent[98])
 
 
 def _feed(bootstrap: str, topic: str, seconds: float, sent: int) -> int:
@@ -149,9 +184,7 @@ def started(
 ) -> Iterator[tuple[OperatorDriver, tuple[str, str]]]:
     """Yield a started driver of the operator and its two new topics."""
     name = f"latency_{next(_numbers)}"
-    topics = (f"{name}_in", f"{name}_out")
-    for topic in topics:
-        create_topic({"bootstrap.servers": bootstrap}, topic, PARTITIONS)
+    topics = new_topics(bootstrap, name)
     application = application_of(
         {
             "application": name,
@@ -169,3 +202,11 @@ def started(
         )
         driver.start()
         yield driver, topics
+
+
+def new_topics(bootstrap: str, name: str) -> tuple[str, str]:
+    """Create an input and an output topic, and return their names."""
+    topics = (f"{name}_in", f"{name}_out")
+    for topic in topics:
+        create_topic({"bootstrap.servers": bootstrap}, topic, PARTITIONS)
+    return topics

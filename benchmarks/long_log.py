@@ -29,7 +29,7 @@ from tidegate.runtime.doctor import status
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.state import disk, earlier_batches
 from tidegate.state.delta_log.actions import add, commit_info, transaction
-from tidegate.state.delta_log.attempt_files import write_file, write_rows
+from tidegate.state.delta_log.attempt_files import Naming, Rows, write_file, write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.delta_snapshot import load
@@ -204,10 +204,11 @@ def _rows_of(log: OperatorLog, numbers: range, documents: list[str]) -> DataFile
         "timestamp": pa.array([START_MS + number * EVERY_MS for number in numbers], pa.int64()),
     }
     attempt = uuid4().hex
-    return write_file(log.lake, "meta", META_PARTITION, pa.table(rows), batch=numbers.stop, attempt=attempt, clock=0)
+    return write_file(log.lake, Naming(log.format, numbers.stop, attempt, 0), "meta", META_PARTITION, pa.table(rows))
 
 
 def _state_of(log: OperatorLog, partition: int, compaction: BatchMeta) -> DataFile:
     rows = pa.table({"op": ["put"], "key": [b"k"], "value": [b"v"]})
-    number, attempt = compaction.batch, compaction.attempt
-    return write_rows(log.lake, "state", partition, rows, batch=number, topic=TOPIC, attempt=attempt, clock=0)
+    naming = Naming(log.format, compaction.batch, compaction.attempt, 0)
+    (file,) = write_rows(log.lake, naming, [Rows("state", partition, rows)], topic=TOPIC)
+    return file

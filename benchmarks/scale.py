@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import median
 from threading import Event
@@ -22,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks.drivers import claimed
 from benchmarks.latency import PARTITIONS, started
 from benchmarks.load import TIMEOUT_S
 from benchmarks.suppression import session
@@ -29,7 +29,7 @@ from tests.lakes import lake_at
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import read
 from tidegate.contracts.event_time import NO_STREAM_TIME
-from tidegate.contracts.log_schema import log_schema
+from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.contracts.operator import Operator, StepResult
 from tidegate.contracts.records import Records
 from tidegate.devkit.bulk_load import write_columns
@@ -41,7 +41,7 @@ from tidegate.runtime.batch_loop.driver import OperatorDriver
 from tidegate.runtime.batch_loop.next_metadata import first_meta
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.state.delta_log.attempt_files import write_rows
+from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.local_state import LocalState
@@ -144,10 +144,9 @@ class PartitionRun:
 
     def _write(self, step: StepResult) -> list[DataFile]:
         tables = {"state": step.changes, "emission": step.emissions}
-        place = partial(
-            write_rows, lake_at(self.log), batch=self.batch + 1, topic="in", attempt=f"a{self.batch + 1}", clock=0
-        )
-        return [place(kind, self.partition, table) for kind, table in tables.items() if table.num_rows]
+        rows = [Rows(kind, self.partition, table) for kind, table in tables.items()]
+        naming = Naming(FORMAT, self.batch + 1, f"a{self.batch + 1}", 0)
+        return list(write_rows(lake_at(self.log), naming, rows, topic="in"))
 
 
 def measure(progress: Callable[[str], Any], held: int = HELD) -> dict[str, float]:
@@ -264,7 +263,7 @@ def alternating(
             keys = mixed(held, number)
             produce(bootstrap, topic, keys, timestamps(held + number * BATCH, keys))
             began = time.perf_counter()
-            driver.claim.operator.round()
+            claimed(driver).round()
             took[held].append(1_000 * (time.perf_counter() - began))
     many_ms, few_ms = (median(took[held][WARM_BATCHES:]) for held in (HELD, FEW))
     return many_ms, few_ms

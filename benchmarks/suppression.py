@@ -16,6 +16,7 @@ from statistics import median
 from threading import Event
 from typing import Any
 
+from benchmarks.drivers import records_in
 from benchmarks.load import PARTITIONS, RECORDS, load
 from benchmarks.peers.kafka_streams import run_kafka_streams
 from tidegate.contracts.batch_metadata import BatchMeta
@@ -28,24 +29,24 @@ from tidegate.runtime.spark.session import start_session
 from tidegate.runtime.workers.pool import workers_of
 
 RUNS = 3
-INPUT, PEER = "load", "KafkaStreamsSuppress"
+INPUT, PEER, KEYS_HELD = "load", "KafkaStreamsSuppress", 100_000
 _numbers = count()
 
 
 OPERATOR = {
     "kind": "suppression",
     "until": {"time_limit": "5s"},
-    "buffer": {"max_keys": 100_000, "when_full": "emit"},
+    "buffer": {"max_keys": KEYS_HELD, "when_full": "emit"},
 }
 
 
 def measure(say: Any) -> dict[str, float]:
     """Return records per second of the service and of Kafka Streams, alternating, and the median ratio of the runs."""
-    return measure_against(PEER, OPERATOR, say)
+    return measure_against(PEER, OPERATOR, say, str(KEYS_HELD))
 
 
-def measure_against(peer: str, operator: dict[str, Any], say: Any) -> dict[str, float]:
-    """Measure the same for any operator and the peer program that does the same work."""
+def measure_against(peer: str, operator: dict[str, Any], say: Any, *more: str) -> dict[str, float]:
+    """Measure the same for any operator and the peer program that does the same work, with `more` as its arguments."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         say(f"loading {RECORDS:,} records")
         load(broker.bootstrap, INPUT)
@@ -55,7 +56,7 @@ def measure_against(peer: str, operator: dict[str, Any], say: Any) -> dict[str, 
         for run in range(RUNS):
             with session() as spark:
                 ours.append(RECORDS / run_service(spark, broker.bootstrap, Path(folder), operator))
-            theirs.append(RECORDS / run_kafka_streams(peer, broker.bootstrap, INPUT, _output(broker.bootstrap)))
+            theirs.append(RECORDS / run_kafka_streams(peer, broker.bootstrap, INPUT, _output(broker.bootstrap), *more))
             say(f"run {run + 1}: service {ours[-1]:,.0f}/s, Kafka Streams {theirs[-1]:,.0f}/s")
     return {
         "service_records_per_s": median(ours),
@@ -114,5 +115,5 @@ def run_service(
         watch()
         started = time.monotonic()
         driver.run(Event(), until_caught_up=True)
-    assert sum(known.totals.records_in for known in driver.claim.operator.newest.partitions.values()) == RECORDS
+    assert records_in(driver) == RECORDS
     return published[-1] - started

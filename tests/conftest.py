@@ -6,12 +6,13 @@ import gc
 import itertools
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests import hypothesis_profile, quick_java  # noqa: F401
-from tests.lake import s3_server
+from tests.lake import azure_server, s3_server
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
@@ -46,15 +47,27 @@ def topic(broker: Broker) -> NewTopic:
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3_server.S3Server]:
-    """A real S3 server with an empty bucket; the environment has its access keys."""
-    os.environ |= s3_server.LOGIN
+    """A real S3 server with an empty bucket, whose keys are in the environment."""
     with s3_server.running(tmp_path_factory.mktemp("s3")) as server:
         yield server
 
 
+@pytest.fixture(scope="session")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[azure_server.AzureServer]:
+    """The emulator of Azure's blob storage with an empty container; the environment has its address and account."""
+    with azure_server.running(tmp_path_factory.mktemp("azure")) as server:
+        os.environ |= server.environment
+        yield server
+
+
+def pytest_configure() -> None:
+    """Every process that tests start has the keys of the S3 server: also a Spark session from before the server."""
+    os.environ.update(s3_server.LOGIN)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--lake s3` runs tests that take `new_lake` with their lakes in the S3 server instead of in folders."""
-    parser.addoption("--lake", choices=("folder", "s3"), default="folder", help="where tests have their lakes")
+    """`--lake s3` or `azure` runs tests that take `new_lake` with their lakes in such a store instead of in folders."""
+    parser.addoption("--lake", choices=("folder", "s3", "azure"), default="folder", help="where tests have their lakes")
 
 
 NewLake = Callable[[Path], Place]
@@ -62,11 +75,12 @@ NewLake = Callable[[Path], Place]
 
 @pytest.fixture(scope="session")
 def new_lake(request: pytest.FixtureRequest) -> NewLake:
-    """`new_lake(folder)`: a lake that no other test has: the folder, or with `--lake s3` one in the S3 server."""
-    if request.config.getoption("--lake") == "folder":
+    """`new_lake(folder)`: the lake that stands for the folder: the folder itself, or with `--lake` one in a store."""
+    kind = request.config.getoption("--lake")
+    if kind == "folder":
         return Place.of
-    server, numbers = request.getfixturevalue("s3"), itertools.count()
-    return lambda _: server.place(f"lake-{os.getpid()}-{next(numbers)}")
+    server, numbers = request.getfixturevalue(kind), itertools.count()
+    return cache(lambda _: server.place(f"lake-{os.getpid()}-{next(numbers)}"))
 
 
 @pytest.fixture
@@ -106,13 +120,29 @@ LONGEST = (
 """The files that take longest, in that order: whoever runs several files at once begins with them."""
 
 
+LACKING = {
+    "folder": ("azure",),
+    "s3": ("azure", "folder_lake"),
+    "azure": ("folder_lake", "spark_reads"),
+}
+"""The markers of tests that cannot have their lake there."""
+
+
 def pytest_collection_finish() -> None:
     """Modules and tests live until the end: no collection of garbage looks through them again."""
     gc.freeze()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The fast tests run first, then the files that take long; otherwise the order stays."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The fast tests run first, then the files that take long; otherwise the order stays.
+
+    With `--lake`, tests that need their lake in a folder, or a reader that this store lacks, are left out.
+    """
+    without = LACKING[config.getoption("--lake")]
+    left_out = [item for item in items if any(item.get_closest_marker(name) is not None for name in without)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=lambda item: (item.get_closest_marker("fast") is None, _place(item.nodeid)))
 
 

@@ -27,7 +27,7 @@ from tidegate.operators.table_history.state import TableHistoryState
 VERSIONS, BATCH, RUNS = 200_000, 200_000, 5
 TABLE = {"kind": "table_history", "input": "in", "history_retention": "10m"}
 JOIN = {"kind": "stream_table_join", "input": "in", "table": "facts", "join": "left"}
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "json": {"grace": "5s"},
     "joiner": {"grace": "5s", "joiner": "benchmarks.in_memory.join_kernel:value_of_table"},
     "grace_0": {"grace": 0},

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -15,10 +16,9 @@ from tidegate.contracts.config import read
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.records import Records
 from tidegate.kernels.memory.storage import MemoryStorage
-from tidegate.kernels.payloads import flat_records
 from tidegate.operators.registry import operator_for
+from tidegate.operators.suppression import step
 from tidegate.operators.suppression.config import SuppressionConfig
-from tidegate.operators.suppression.state import SuppressionState
 from tidegate.operators.suppression.step import absorb
 
 RECORDS, KEYS, BATCH, KEY_WIDTH = 4_000_000, 10_000, 200_000, 7
@@ -71,19 +71,19 @@ def _run(records: Records) -> tuple[float, float]:
     """Return the seconds in the kernel and in the whole step, for all records."""
     operator = operator_for(read(SuppressionConfig, CONFIG))
     state = operator.open(MemoryStorage(operator.layout))
-    assert isinstance(state, SuppressionState)
     inside = whole = 0.0
-    for start in range(0, RECORDS, BATCH):
-        part = records.slice(start, start + BATCH)
-        batch, outcome = flat_records(part), state._outcome(len(part))
-        decided = np.zeros(len(part), np.int8)
+
+    def timed(*arguments: Any) -> int:
+        nonlocal inside
         began = time.perf_counter()
-        stopped = state._run(
-            lambda batch=batch, decided=decided, outcome=outcome: absorb(
-                state._state, batch, batch.timestamp, decided, MAX_TIMESTAMP, state._rules, outcome
-            )
-        )
+        stopped = absorb(*arguments)
         inside += time.perf_counter() - began
-        state._result(batch, outcome, batch, MAX_TIMESTAMP, stopped)
-        whole += time.perf_counter() - began
+        return int(stopped)
+
+    with patch.object(step, "absorb", timed):
+        for start in range(0, RECORDS, BATCH):
+            part = records.slice(start, start + BATCH)
+            began = time.perf_counter()
+            state.step(part, MAX_TIMESTAMP)
+            whole += time.perf_counter() - began
     return inside, whole

@@ -13,18 +13,21 @@ import org.apache.kafka.streams.kstream.Suppressed.BufferConfig;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * Kafka Streams' suppress, exactly once, as a peer for the benchmarks: the newest update of each key, at most 5 s or
- * 100,000 keys held back. Prints RUNNING when it processes; SIGTERM ends it.
+ * Kafka Streams' suppress, exactly once, as a peer for the benchmarks: the newest update of each key, for at most 5 s
+ * and of at most so many keys. With 0 keys nothing is held back; then the table has no cache either, which would hold
+ * updates back until the next commit. Prints RUNNING when it processes; SIGTERM ends it.
  *
- * Arguments: bootstrap servers, application id, input topic, output topic, threads.
+ * Arguments: bootstrap servers, application id, input topic, output topic, threads, keys.
  */
 public final class KafkaStreamsSuppress {
 
     public static void main(String[] arguments) throws Exception {
         var bytes = Serdes.ByteArray();
+        var keys = Long.parseLong(arguments[5]);
         var builder = new StreamsBuilder();
-        builder.table(arguments[2], Consumed.with(bytes, bytes), Materialized.as(Stores.inMemoryKeyValueStore("table")))
-            .suppress(Suppressed.untilTimeLimit(Duration.ofSeconds(5), BufferConfig.maxRecords(100_000).emitEarlyWhenFull()))
+        var table = Materialized.<byte[], byte[]>as(Stores.inMemoryKeyValueStore("table"));
+        builder.table(arguments[2], Consumed.with(bytes, bytes), keys == 0 ? table.withCachingDisabled() : table)
+            .suppress(Suppressed.untilTimeLimit(Duration.ofSeconds(5), BufferConfig.maxRecords(keys).emitEarlyWhenFull()))
             .toStream()
             .to(arguments[3], Produced.with(bytes, bytes));
 

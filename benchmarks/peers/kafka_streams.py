@@ -36,7 +36,7 @@ def run_kafka_streams(
     application = f"peer-{time.monotonic_ns()}"
     try:
         arguments = [bootstrap, application, input_topic, output_topic, str(threads), *more]
-        with _running(_HERE / f"{program}.java", arguments) as process:
+        with _running(program, arguments) as process:
             started, deadline = time.monotonic(), time.monotonic() + TIMEOUT_S
             while _committed(client, application, input_topic, list(ends)) != ends:
                 _require_running(process, deadline)
@@ -47,11 +47,21 @@ def run_kafka_streams(
 
 
 @contextmanager
-def _running(program: Path, arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+def kafka_streams_running(
+    program: str, bootstrap: str, input_topic: str, output_topic: str, *more: str, threads: int = 2
+) -> Iterator[None]:
+    """Run the program on the topics while the block runs, which starts when it processes. See `run_kafka_streams`."""
+    arguments = [bootstrap, f"peer-{time.monotonic_ns()}", input_topic, output_topic, str(threads), *more]
+    with _running(program, arguments):
+        yield
+
+
+@contextmanager
+def _running(program: str, arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
     """Run the program, and yield its process when it is ready."""
     jars = _jars()
     with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile("w+") as complaints:
-        java = [java_command(), f"-Djava.io.tmpdir={scratch}", "-cp", f"{jars}/*", str(program)]
+        java = [java_command(), f"-Djava.io.tmpdir={scratch}", "-cp", f"{jars}/*", str(_HERE / f"{program}.java")]
         process = subprocess.Popen([*java, *arguments], stdout=subprocess.PIPE, stderr=complaints, text=True)
         try:
             assert process.stdout is not None

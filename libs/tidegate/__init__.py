@@ -21,7 +21,18 @@ if TYPE_CHECKING:
     from tidegate.application.aggregates import Aggregate, avg, collect, count, first, last, max, min, sum
     from tidegate.application.application import Application
     from tidegate.application.evictors import Evictor, evict, near_last, newest, recent
-    from tidegate.application.formats import Format, bytes_, json, kafka_windows, string, time_windows, timestamp
+    from tidegate.application.formats import (
+        Format,
+        bytes_,
+        int16,
+        int32,
+        int64,
+        json,
+        kafka_windows,
+        string,
+        time_windows,
+        timestamp,
+    )
     from tidegate.application.limits import max_bytes, max_keys, time_limit, window_close
     from tidegate.application.streams import (
         Output,
@@ -33,6 +44,7 @@ if TYPE_CHECKING:
         WindowResults,
     )
     from tidegate.application.windows import hopping, session, tumbling, unlimited
+    from tidegate.expressions.column import Column, col
     from tidegate.operators.deduplicate import DeduplicateConfig, DeduplicateRules
     from tidegate.operators.stream_table_join import StreamTableJoinConfig, StreamTableJoinRules
     from tidegate.operators.suppression import SuppressionConfig, SuppressionRules
@@ -44,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Aggregate",
     "Application",
+    "Column",
     "DeduplicateConfig",
     "DeduplicateRules",
     "Evictor",
@@ -67,11 +80,15 @@ __all__ = [
     "WindowedStream",
     "avg",
     "bytes_",
+    "col",
     "collect",
     "count",
     "evict",
     "first",
     "hopping",
+    "int16",
+    "int32",
+    "int64",
     "json",
     "kafka_windows",
     "last",
@@ -100,12 +117,16 @@ _NAMES = {
     "tidegate.application.formats": (
         "Format",
         "bytes_",
+        "int16",
+        "int32",
+        "int64",
         "json",
         "kafka_windows",
         "string",
         "time_windows",
         "timestamp",
     ),
+    "tidegate.expressions.column": ("Column", "col"),
     "tidegate.application.limits": ("max_bytes", "max_keys", "time_limit", "window_close"),
     "tidegate.application.streams": (
         "Output",

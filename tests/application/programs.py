@@ -28,7 +28,9 @@ def write(app: tg.Application, name: str, config: OperatorConfig) -> None:
         assert options == {}
         return
     output, windows = options.pop("output", None), options.pop("output_windows", None)
-    results = VERBS[kind](_stream(app, name, options), options)
+    steps = options.pop("steps", None)
+    stream = _stream(app, name, options)
+    results = VERBS[kind](stream, options) if steps is None else _chain(stream, steps)
     assert options == {}, "every option has a method"
     if windows is not None:
         results.to(output or "out", key=tg.kafka_windows())
@@ -44,32 +46,66 @@ def _stream(app: tg.Application, name: str, options: dict[str, Any]) -> Any:
     return begin(options.pop("input"), name=name, **_source(options))
 
 
+def _chain(rows: Any, steps: list[dict[str, Any]]) -> Any:
+    for step in steps:
+        if "kind" in step:
+            options = dict(step)
+            rows = VERBS[options.pop("kind")](rows, options)
+            assert options == {}, "every option of a step has a method"
+        elif "require" in step:
+            rows = rows.require(step["require"], step["reason"])
+        else:
+            [(verb, fields)] = step.items()
+            rows = getattr(rows, verb)(**fields) if isinstance(fields, dict) else getattr(rows, verb)(fields)
+    return rows
+
+
+def _name(options: dict[str, Any]) -> dict[str, Any]:
+    """The name and the fields of a step's results, if it is a step of a pipeline."""
+    return {name: options.pop(name) for name in ("name", "emits") if name in options}
+
+
 def _source(options: dict[str, Any]) -> dict[str, Any]:
-    same = ("max_ahead", "idle_after", "dead_letters", "rewind_window", "versions", "hold_for_readers", "windows")
+    same = (
+        "time",
+        "max_ahead",
+        "idle_after",
+        "dead_letters",
+        "rewind_window",
+        "versions",
+        "hold_for_readers",
+        "windows",
+    )
     given = {name: options.pop(name) for name in same if name in options}
     if isinstance(given.get("windows"), dict):
         given["windows"] = tg.time_windows(given["windows"]["time"])
     given |= {side: FORMATS[options.pop(f"{side}_format")] for side in ("key", "value") if f"{side}_format" in options}
+    given |= {side: _type(options.pop(side)) for side in ("key", "value") if side in options}
     if "timestamp" in options:
         given["timestamp"] = tg.timestamp(**options.pop("timestamp"))
     return given
+
+
+def _type(written: Any) -> tg.Format:
+    return tg.json(written["json"]) if isinstance(written, dict) else getattr(tg, written)()
 
 
 def _suppress(stream: Any, options: dict[str, Any]) -> Any:
     limits = _bounds(options.pop("buffer", None))
     until = options.pop("until", None)
     if until == "window_close":
-        limits = [tg.window_close(grace=options.pop("grace")), *limits]
-        options.pop("timer")  # it says when windows leave, which their close does
+        limits = [tg.window_close(grace=options.pop("grace", None)), *limits]
+        options.pop("timer", None)  # it says when windows leave, which their close does
     elif until is not None:
         limits = [tg.time_limit(until["time_limit"]), *limits]
     others = {name: options.pop(name) for name in ("timer", "bytes_of", "max_lateness") if name in options}
-    return stream.suppress(*limits, **others)
+    return stream.suppress(*limits, **others, **_name(options))
 
 
 def _deduplicate(stream: Any, options: dict[str, Any]) -> Any:
     bounds = _bounds(options.pop("buffer", None))
-    return stream.deduplicate(*bounds, **{name: options.pop(name) for name in ("within", "grace") if name in options})
+    given = {name: options.pop(name) for name in ("within", "grace") if name in options}
+    return stream.deduplicate(*bounds, **given, **_name(options))
 
 
 def _bounds(buffer: dict[str, Any] | None) -> list[Any]:
@@ -83,13 +119,13 @@ def _join(stream: Any, options: dict[str, Any]) -> Any:
     table = tg.Table(tg.application.definitions.Definition(options.pop("table")), stream.definitions)
     names = ("grace", "wait_for_table", "before_history", "joiner")
     given = {name: options.pop(name) for name in names if name in options}
-    return stream.join(table, how=options.pop("join"), **given)
+    return stream.join(table, how=options.pop("join"), **given, **_name(options))
 
 
 def _aggregate(stream: Any, options: dict[str, Any]) -> Any:
     window, buffer = stream.window(_window(options.pop("window"))), _bounds(options.pop("buffer", None))
     aggregate, emit = options.pop("aggregate"), options.pop("emit", None)
-    given = {name: options.pop(name) for name in ("every", "retention") if name in options}
+    given = {name: options.pop(name) for name in ("every", "retention") if name in options} | _name(options)
     given |= {"evictor": _evictor(options.pop("evictor"))} if "evictor" in options else {}
     given |= {"emit": emit} if emit != "final" else {}
     if "function" in aggregate:

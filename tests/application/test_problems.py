@@ -152,7 +152,7 @@ def test_a_missing_option_has_the_line_of_the_call_that_lacks_it_and_a_name_that
     [
         ("stream", "to", r"\.suppress"),
         ("stream", "count", r"\.window"),
-        ("stream", "filter", "where they are produced"),
+        ("stream", "map", r"\.with_columns"),
         ("stream", "groupByKey", "keys of their topic"),
         ("windowed", "keep", r"\.count\(\)"),
         ("windowed", "sum", r"\.aggregate\(tg\.sum\(FIELD\)\)"),
@@ -168,13 +168,49 @@ def test_a_method_that_a_value_lacks_names_what_to_write(value: str, method: str
     assert not hasattr(values[value], "_ipython_display_")
 
 
-def test_a_method_that_needs_chains_names_the_alternative() -> None:
-    output: Any = application().stream("departures", name="updates").suppress(tg.time_limit("1s"))
-    for verb in ("window", "join", "filter"):
-        with pytest.raises(AttributeError, match=rf"'{verb}'; an operator is one step"):
-            getattr(output, verb)
+def test_a_method_of_plain_streams_that_windows_lack_names_the_alternative() -> None:
+    output: Any = application().windowed_stream("counts", name="final").suppress(tg.window_close(grace=0))
+    with pytest.raises(AttributeError, match=r"'window'; its keys have windows already"):
+        _ = output.window
     with pytest.raises(AttributeError, match=r"no attribute 'supress'$"):
         _ = output.supress
+
+
+def test_each_problem_of_a_chain_has_the_line_of_its_step() -> None:
+    app, one = application(), "1s"
+    (
+        app.stream("events", name="quiet_users")
+        .window(tg.tumbling("1h", grace="soon"))
+        .count(name="per_hour", every=0)
+        .filter("cuont < 3")
+        .suppress(tg.time_limit("later"))
+        .require("true", "")
+        .filter(lambda row: row)  # type: ignore[arg-type]
+        .suppress(tg.time_limit(one))
+        .to("quiet users")
+    )
+    here = test_each_problem_of_a_chain_has_the_line_of_its_step
+    assert {place for place, _ in problems(app)} == {
+        f"test_problems.py:{lines(here, '.window(')} .window() of quiet_users, window.grace",
+        f"test_problems.py:{lines(here, '.count(')} .count() of quiet_users, every",
+        f"test_problems.py:{lines(here, 'later')} .suppress() of quiet_users, until.time_limit",
+        f"test_problems.py:{lines(here, '.filter(lambda')} .filter() of quiet_users, filter",
+        f"test_problems.py:{lines(here, '.require(')} .require() of quiet_users, reason",
+        f"test_problems.py:{lines(here, 'time_limit(one)')} .suppress() of quiet_users",
+        f"test_problems.py:{lines(here, '.to(')} .to() of quiet_users, output",
+    }
+
+
+def test_a_misspelt_column_names_the_line_and_the_columns_that_there_are() -> None:
+    app = application()
+    app.stream("events", name="quiet").window(tg.tumbling("1h", grace=0)).count().filter("cuont < 3").keep()
+    with pytest.raises(ConfigurationError) as caught:
+        app.check()
+    [problem] = caught.value.problems
+    line = lines(test_a_misspelt_column_names_the_line_and_the_columns_that_there_are, "app.stream")
+    assert problem.where == f"test_problems.py:{line} .filter() of quiet"
+    assert problem.cause == "no column cuont (cuont < 3)"
+    assert problem.remedy == "there are: timestamp, window_start, window_end, key, count"
 
 
 def test_text_that_is_not_an_application_is_refused() -> None:

@@ -31,18 +31,24 @@ departures.join(weather, how="left", grace="2h").to("joined")
 departures.deduplicate(within="forever").keep()
 departures.deduplicate(tg.max_keys(9, when_full="shut_down"), within="10m", grace=timedelta(hours=1)).to("once")
 app.windowed_stream("x", name="once").deduplicate(within="10m", grace=0).to("y")
+hourly = departures.filter("delay > 5").window(tg.tumbling("1h", grace=0)).count(name="hourly")
+hourly.suppress(tg.window_close(), name="final").filter(tg.col("count") < 3).to("quiet", key=tg.kafka_windows())
+departures.suppress(tg.time_limit("1s")).window(tg.unlimited()).aggregate(n=tg.count(), name="all").keep()
+departures.join(weather, how="left").require("true", "never").select(delay="stream.delay").keep()
 """
 
 UNSOUND = {
     "departures.suppress(tg.window_close())": "arg-type",
     "weather.to('x')": "attr-defined",
-    "windows.count().suppress(tg.window_close(), tg.max_keys(9, when_full='emit'))": "arg-type",
-    "departures.window(tg.unlimited()).count().suppress(tg.window_close())": "attr-defined",
+    "windows.count().suppress(tg.window_close(), tg.max_keys(9, when_full='emit'))": "call-overload",
+    "departures.window(tg.unlimited()).count().suppress(tg.window_close())": "arg-type",
     "departures.join(departures, how='left')": "arg-type",
     "departures.join(weather, how='outer')": "arg-type",
     "departures.suppress(tg.time_limit(30))": "arg-type",
     "departures.suppress(tg.time_limit('1s')).to('x', key=tg.kafka_windows())": "call-arg",
-    "departures.suppress(tg.time_limit('1s')).window(tg.unlimited())": "attr-defined",
+    "departures.window(tg.tumbling('1h', grace=0)).count().window(tg.unlimited())": "attr-defined",
+    "departures.filter('true').to('x')": "attr-defined",
+    "departures.filter(lambda row: row)": "arg-type",
     "departures.deduplicate(within='10m')": "call-overload",
     "departures.deduplicate(tg.max_keys(9, when_full='emit'), within='forever')": "call-overload",
     "weather.deduplicate(within='forever')": "attr-defined",

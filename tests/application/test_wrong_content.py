@@ -24,6 +24,7 @@ TOPICS = ["", " ", "a b", "a/b", "größe", "t" * 250, ".", "..", "a\n"]
 FIELDS = ["", " "]
 FUNCTION_NAMES = ["", "count", "gates:", ":worst", "a b:c", "json.dumps", "a..b:c", "sum(x)"]
 SIZES = ["64MB", "64 MiB", "", "-1B", -1, 2**70]
+SCHEMAS: list[Any] = [{}, {"delay": "int6"}, {"": "int64"}, {"weather": {}}]
 CHOICES = ["", "unknown", "LEFT"]
 
 DURATION_PARAMETERS = [
@@ -59,6 +60,7 @@ CHOICE_PARAMETERS = [
     "windows",
     "unit",
     "log",
+    "time",
 ]
 CONTENT: dict[str, list[Any]] = {
     **dict.fromkeys(DURATION_PARAMETERS, DURATIONS),
@@ -73,6 +75,8 @@ CONTENT: dict[str, list[Any]] = {
     "threshold": [float("inf"), "far", ""],
     "kafka": ["", " ", ",", "host:port", "host:0", "host:65536", "a b:1", "host:", {}, {"bootstrap.server": "x:1"}],
     "lake": ["", " ", "hdfs://namenode/lake", "s3://", "~/lake"],
+    "lake_budget": ["", "1", "1 EUR/day", "0 USD/day", 1.0],
+    "workers_per_operator": [0, -1, "many"],
     "lake_options": [{"secret_access_key": "x"}],
     "state": ["", "s3://bucket/state", "~/state"],
     "control": ["", "control.db", "mysql://host/control", "sqlite:///"],
@@ -83,6 +87,9 @@ CONTENT: dict[str, list[Any]] = {
     "spark_conf": [{"spark.speculation": "true"}, {"spark.sql.shuffle.partitions": 8}],
     "source": ["", "a: b", "[1, 2]", "a: [", "operators: 5", "flights.yaml"],
     "version": [True, 1.5],
+    "condition": ["", "delay <", "true; false", "sum(1)", "now() > 5", "5"],
+    "reason": [""],
+    **dict.fromkeys(("fields", "emits"), SCHEMAS),
 }
 """Values of the right types, by the names of parameters, that mean nothing."""
 POSITIVE = ("length", "advance", "gap", "max_length", "within", "retention")

@@ -17,9 +17,12 @@ from tidegate.application import aggregates, evictors, formats, limits, windows
 from tidegate.application.definitions import Definition
 from tidegate.application.running import Handle
 from tidegate.contracts.errors import ConfigurationError, TidegateError
+from tidegate.operators.registry import kind_of, kinds
 
 pytestmark = pytest.mark.fast
 __all__ = ["waiting"]
+KINDS = [kind_of(name) for name in kinds()]
+"""Imported here, because `waiting` empties the path."""
 
 
 class Stranger:
@@ -70,8 +73,8 @@ OWNERS: dict[str, Callable[[tg.Application], Any]] = {
     "WindowedStream": windowed_stream,
     "Windowed": windowed,
     "WindowResults": lambda app: windowed(app).count(),
-    "WindowedOutput": lambda app: windowed_stream(app).suppress(tg.time_limit("1s")),
-    "Output": lambda app: stream(app).suppress(tg.time_limit("1s")),
+    "WindowedOutput": lambda app: windowed_stream(app).suppress(tg.time_limit("1s"), name="first"),
+    "Output": lambda app: stream(app).suppress(tg.time_limit("1s"), name="first"),
     "Table": lambda app: app.table("weather", history="1d"),
     "Handle": lambda app: defined(app).start(),
 }
@@ -114,6 +117,8 @@ SOUND: dict[str, Any] = {
     "function": "module:function",
     "rules": tg.SuppressionRules(until={"time_limit": "1s"}),
     "query": "SELECT 1",
+    "condition": "true",
+    "reason": "it is wrong",
 }
 MORE: dict[str, dict[str, Any]] = {
     "table": {"history": "1d"},
@@ -125,6 +130,10 @@ MORE: dict[str, dict[str, Any]] = {
 """Further arguments of functions, or other ones."""
 VARIADIC: dict[str, list[Any]] = {"limits": [tg.time_limit("1s")], "bounds": [], "aggregates": [tg.count()]}
 """Arguments that are sound, for parameters that are required."""
+
+
+FIELDS: dict[str, dict[str, Any]] = {"with_columns": {"sound": "1"}, "select": {"sound": "1"}}
+"""Fields that are sound, for methods that require one."""
 
 
 def parameters() -> Iterator[tuple[str, str]]:
@@ -149,6 +158,9 @@ def arguments(function: Callable[..., Any], wrong_at: str, wrong: Any) -> tuple[
         if parameter.kind is parameter.VAR_POSITIONAL:
             positional += [*VARIADIC[name], wrong] if name == wrong_at else VARIADIC[name]
             continue
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named |= FIELDS.get(function.__name__, {}) | ({"field": wrong} if name == wrong_at else {})
+            continue
         more = MORE.get(function.__name__, {})
         if parameter.default is not parameter.empty and name not in {wrong_at, *more}:
             continue
@@ -166,7 +178,7 @@ def sound(method: Any, name: str) -> Any:
 
 def weather(stream: tg.Stream | tg.WindowedStream) -> tg.Table:
     """A table of the stream's application, with windows in its keys if the stream has them."""
-    windows = stream.definition.options.get("windows", "none")
+    windows = stream.definition.options.get("windows", "headers" if isinstance(stream, tg.WindowResults) else "none")
     options = {"kind": "table_history", "input": "weather", "history_retention": "1d", "windows": windows}
     table = Definition("weather", options)
     stream.definitions.add(table)
@@ -177,7 +189,7 @@ def use(app: tg.Application, value: Any) -> None:
     """Put what a function or method has returned into the program, and check that."""
     if isinstance(value, tg.Application):
         app = value
-    elif isinstance(value, tg.Stream | tg.WindowedStream | tg.Windowed | tg.Output):
+    elif isinstance(value, tg.Stream | tg.WindowedStream | tg.Windowed):
         finish(value)
     else:
         define_with(app, value)
@@ -188,7 +200,7 @@ def use(app: tg.Application, value: Any) -> None:
 def finish(value: Any) -> None:
     if isinstance(value, tg.Windowed):
         value = value.count()
-    elif not isinstance(value, tg.Output):
+    elif not isinstance(value, tg.Output | tg.WindowedOutput):
         value = value.suppress(tg.time_limit("1s"))
     value.keep()
 

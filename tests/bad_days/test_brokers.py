@@ -13,7 +13,6 @@ from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.batch_loop.retries import LOG_INTERVAL_S
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
-from tidegate.state.lake.place import Place
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -40,7 +39,7 @@ def fragile(tmp_path):
 
 
 def test_the_service_waits_for_a_broker_at_the_start_and_later_until_a_signal(
-    spark, fragile, tmp_path, running, caplog
+    spark, fragile, tmp_path, running, caplog, new_lake
 ):
     options = {"bootstrap.servers": fragile.bootstrap}
     for topic in ("in", "out"):
@@ -48,7 +47,7 @@ def test_the_service_waits_for_a_broker_at_the_start_and_later_until_a_signal(
     here = World(
         spark,
         fragile,
-        Place.of(tmp_path / "lake"),
+        new_lake(tmp_path / "lake"),
         tmp_path,
         "in",
         "out",

@@ -6,7 +6,7 @@ import pytest
 
 from tests.bad_days.conftest import fill, numbered, produce, published, small_disk, wait_for
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.folder_lake]
 
 AT_ONCE = {"buffer": {"max_keys": 0, "when_full": "emit"}}
 

@@ -16,7 +16,6 @@ from tidegate.runtime.doctor.status import operator_status
 from tidegate.state import driver_leases
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.log_entries import newest_version
-from tidegate.state.lake.place import Place
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -44,13 +43,13 @@ def state_of_another_operator(folder, other):
     shutil.copytree(other, folder)
 
 
-def test_damaged_and_foreign_local_states_are_rebuilt_from_the_log(world, broker, caplog):
+def test_damaged_and_foreign_local_states_are_rebuilt_from_the_log(world, broker, caplog, new_lake, tmp_path):
     """partition 0: random header   1: arrays cut short   2: another operator's   3: as it was"""
     here, other = world(**HELD), world(**HELD)
     other.application = other.application.model_copy(
         update={
-            "lake": Place.of(here.log.parent.with_name("other-lake")),
-            "state": here.log.parent.with_name("other-state"),
+            "lake": new_lake(tmp_path / "other-lake"),
+            "state": tmp_path / "other-state",
         }
     )
     for each, numbers in ((here, range(200)), (other, range(1_000, 1_200))):
@@ -70,6 +69,7 @@ def test_damaged_and_foreign_local_states_are_rebuilt_from_the_log(world, broker
     wait_for(lambda: published(broker.bootstrap, here.output) == list(range(204)), "every key once")
 
 
+@pytest.mark.folder_lake
 def test_everything_outside_of_the_log_can_be_deleted(world, broker):
     here = world(**HELD)
     produce(broker.bootstrap, here.source, *numbered(*range(8)))
@@ -82,6 +82,7 @@ def test_everything_outside_of_the_log_can_be_deleted(world, broker):
 
 
 @pytest.mark.parametrize("left", [0, 20])
+@pytest.mark.folder_lake
 def test_a_newest_entry_truncated_by_a_power_failure_stops_and_can_be_moved_away(world, broker, tmp_path, left):
     here = world(**HELD)
     produce(broker.bootstrap, here.source, *numbered(*range(4)))

@@ -19,7 +19,6 @@ from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets, earliest, latest
 from tidegate.runtime.kafka.topics import admin_client, create_topic
-from tidegate.state.lake.place import Place
 
 RETENTION_S = 60
 """The shortest time for which a broker can be told to keep offsets."""
@@ -38,9 +37,10 @@ def forgetful(tmp_path_factory):
         yield broker
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_marks_of_quiet_partitions_outlive_the_broker_s_retention_and_lost_ones_are_resolved(
-    spark, forgetful, tmp_path, running
+    spark, forgetful, tmp_path, running, new_lake
 ):
     """One service runs and has nothing to do; two have stopped, and of one of them the topic deletes the output."""
     options = {"bootstrap.servers": forgetful.bootstrap}
@@ -51,7 +51,7 @@ def test_marks_of_quiet_partitions_outlive_the_broker_s_retention_and_lost_ones_
         create_topic(options, out, PARTITIONS, {"retention.ms": "-1", "segment.ms": "1000"})
         folder = tmp_path / name
         worlds[name] = World(
-            spark, forgetful, Place.of(folder / "lake"), folder, source, out, {"until": {"time_limit": "0ms"}}, name
+            spark, forgetful, new_lake(folder / "lake"), folder, source, out, {"until": {"time_limit": "0ms"}}, name
         )
         produce(forgetful.bootstrap, source, *numbered(*range(PARTITIONS)))
         worlds[name].run()

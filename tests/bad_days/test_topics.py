@@ -65,7 +65,7 @@ def test_a_partition_added_while_it_runs_stops_the_operator_with_the_remedy(worl
     error = driver.ended()
     assert isinstance(error, StateError)
     assert error.value == f"{PARTITIONS + 1}, was {PARTITIONS}"
-    assert "give the operator a new name" in error.remedy
+    assert f"tidegate rescale FILE {here.name} --partitions {PARTITIONS + 1}" in error.remedy
     with pytest.raises(StateError, match="a different number of partitions"):
         here.driver()
 

@@ -17,11 +17,10 @@ from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
-from tidegate.state.lake.place import Place
 
 
 @pytest.mark.timeout(900)
-def test_a_truncated_input_stops_the_operator_even_if_it_has_grown_again(spark, tmp_path):
+def test_a_truncated_input_stops_the_operator_even_if_it_has_grown_again(spark, tmp_path, new_lake):
     """Partition 0: 0 and 8 are read; 8 is lost, then 16 and 20 are produced to the offsets from 8's on."""
     folder, jars = tmp_path / "broker", paths.jars("broker")
     broker = Broker.start(folder, jars)
@@ -30,7 +29,7 @@ def test_a_truncated_input_stops_the_operator_even_if_it_has_grown_again(spark, 
         for topic in ("in", "out"):
             create_topic(options, topic, PARTITIONS)
         here = World(
-            spark, broker, Place.of(tmp_path / "lake"), tmp_path, "in", "out", {"until": {"time_limit": "0ms"}}
+            spark, broker, new_lake(tmp_path / "lake"), tmp_path, "in", "out", {"until": {"time_limit": "0ms"}}
         )
 
         def run():

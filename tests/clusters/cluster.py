@@ -15,6 +15,8 @@ import pyspark
 
 from tests.patience import wait_for
 from tidegate.devkit.embedded_broker import HOST
+from tidegate.state.local.header import HeaderFile
+from tidegate.state.protocol_decisions import Header
 
 _PYSPARK = Path(pyspark.__file__).parent
 
@@ -29,13 +31,17 @@ class Standalone:
 
 @contextmanager
 def standalone(folder: Path, port: int, workers: int = 2) -> Iterator[Standalone]:
-    """A running cluster from PySpark's own jars, whose workers have one core and a folder of their own each."""
+    """A running cluster from PySpark's own jars, whose workers have one core each.
+
+    Each has a folder of its own, and its executors have their states in the folder `state` there.
+    """
     url = f"spark://{HOST}:{port}"
     master = _part(folder / "master", "org.apache.spark.deploy.master.Master", "--port", str(port))
     running = {
         work: _part(
             *(work, "org.apache.spark.deploy.worker.Worker", "--cores", "1", "--memory", "2g"),
             *("--work-dir", str(work), url),
+            state=work / "state",
         )
         for work in (folder / f"machine-{number}" for number in range(workers))
     }
@@ -49,9 +55,11 @@ def standalone(folder: Path, port: int, workers: int = 2) -> Iterator[Standalone
             process.wait()
 
 
-def _part(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+def _part(folder: Path, name: str, *arguments: str, state: Path | None = None) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True)
     environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "512m"}
+    if state is not None:
+        environment["TIDEGATE_WORKER_STATE"] = str(state)
     command = [str(_PYSPARK / "bin" / "spark-class"), name, "--host", HOST, "--webui-port", "0", *arguments]
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
@@ -64,6 +72,12 @@ def spark_home(folder: Path) -> Path:
         if entry.name != "work":
             (folder / entry.name).symlink_to(entry)
     return folder
+
+
+def states(machine: Path) -> dict[int, Header]:
+    """The headers of the local states on a machine's disk, by partition."""
+    headers = {int(path.parent.name): HeaderFile(path).read() for path in (machine / "state").glob("*/*/*/header")}
+    return {partition: header for partition, header in headers.items() if header is not None}
 
 
 def executors(ancestor: int) -> list[int]:

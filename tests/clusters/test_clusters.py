@@ -9,20 +9,17 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.clusters.cluster import executors, lost, spark_home, standalone
+from tests.clusters.cluster import executors, lost, spark_home, standalone, states
 from tests.kill.harness import OPERATOR, PARTITIONS, Feed, committed, configure, records
 from tests.kill.service import Service, Start
 from tests.lakes import lake_at
 from tests.patience import wait_for
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.local.header import HeaderFile
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
 RECORDS = 60_000
-OWN_DISK = "/proc/self/cwd/state"
-"""The working folder of an executor is its own, so this path is a disk of its own: as on another machine."""
 
 
 class Run:
@@ -114,7 +111,7 @@ def test_local_cluster_loses_an_executor_and_gives_the_output_of_threads(on, tmp
 
 def test_a_standalone_cluster_loses_a_machine_and_its_partitions_move_to_the_disk_of_another(on, tmp_path, on_threads):
     with standalone(tmp_path / "machines", port=free_ports(1)[0]) as cluster:
-        run = on(cluster.url, state=OWN_DISK)
+        run = on(cluster.url)
         (gone, worker), (left, _) = cluster.workers.items()
         had = states(gone)
         assert had
@@ -125,11 +122,6 @@ def test_a_standalone_cluster_loses_a_machine_and_its_partitions_move_to_the_dis
     for partition, header in there.items():
         assert (header.batch, header.attempt) == newest.partitions[partition].last
         assert header.durable
-
-
-def states(machine: Path) -> dict:
-    """The headers of the local states on a machine's disk, by partition."""
-    return {int(path.parent.name): HeaderFile(path).read() for path in machine.glob("app-*/*/state/**/header")}
 
 
 def _ends(bootstrap: str, topic: str) -> dict[int, int]:

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable
 from sqlalchemy import text
 
+from tests.lakes import actions, delta_table
 from tidegate.control.database import Database
+from tidegate.state.lake.place import Place
 
 FROM_THE_LOGS = ("applications", "operators", "configurations", "batches", "compactions", "recoveries")
 COUNTED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
@@ -36,7 +37,7 @@ def batches(database: Database, operator: str) -> list[dict[str, Any]]:
 OF_A_BATCH_ALONE = ("counts", "measures", "opened", "skipped", "recovered")
 
 
-def batches_of_log(log: Path) -> list[dict[str, Any]]:
+def batches_of_log(log: Path | Place) -> list[dict[str, Any]]:
     """The same from the log, by nothing but its documented format."""
     metas: list[dict[str, Any]] = []
     for document in _documents(log):
@@ -45,11 +46,11 @@ def batches_of_log(log: Path) -> list[dict[str, Any]]:
     return [_row(meta) for meta in metas]
 
 
-def _documents(log: Path) -> list[dict[str, Any]]:
+def _documents(log: Path | Place) -> list[dict[str, Any]]:
     """What batches have written: rows up to the newest compaction, entries since; from the first complete one on."""
-    table = DeltaTable(str(log)).to_pyarrow_table(columns=["value"], filters=[("kind", "=", "meta")])
-    entries = [json.loads(line) for path in log.glob("_delta_log/*.json") for line in path.read_text().splitlines()]
-    infos = [action["commitInfo"] for action in entries if "commitInfo" in action]
+    table = delta_table(log).to_pyarrow_table(columns=["value"], filters=[("kind", "=", "meta")])
+    place = log if isinstance(log, Place) else Place.of(log)
+    infos = [action["commitInfo"] for action in actions(place) if "commitInfo" in action]
     said = {document["batch"]: document for info in infos if (document := json.loads(info.get("tidegate", "{}")))}
     rows = {document["batch"]: document for document in map(json.loads, table.column("value").to_pylist())}
     recorded = said[max(said)].get("recorded") or _merged_all(said)["recorded"]

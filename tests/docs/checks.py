@@ -31,8 +31,10 @@ OTHERS = {
     "java",
     "keytool",
     "kill",
+    "kubectl",
     "mkdir",
     "openssl",
+    "pip",
     "source",
     "wait",
 }

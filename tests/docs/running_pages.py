@@ -53,13 +53,14 @@ def _empty(broker: Broker) -> None:
 
 
 def _steps(text: str, bootstrap: str) -> Iterator[str]:
-    """The program's parts: YAML is the configuration, `# app.py` another form of it; other Python is as it is.
+    """The program's parts: YAML is the configuration that the page's commands name, `# app.py` another form of it.
 
-    Each command of a shell block is a call.
+    Other Python is as it is. Each command of a shell block is a call.
     """
+    named = re.search(r"tidegate \w+ (\w+\.yaml)", text)
     for language, block in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL):
         if language == "yaml":
-            yield f"open('flights.yaml', 'w').write({block!r})"
+            yield f"open({(named[1] if named else 'flights.yaml')!r}, 'w').write({block!r})"
         elif block.startswith("# app.py\n"):
             yield f"open('app.py', 'w').write({block!r})"
             yield 'call(["validate", "app.py:app"], "")'

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.fast
 BLOCKS = [block for page in pages() for block in blocks(page)]
 
 RUN = {
+    "docs/concepts/pipelines.md": ("tests/pipelines/test_page.py", {"text"}),
     "docs/how-to/applications.md": ("tests/application/test_programs.py", {"yaml", "python", "text"}),
     "docs/how-to/control-database.md": ("tests/control/test_how_to.py", {"sh", "sql"}),
     "docs/how-to/evictors.md": ("tests/operators/windowed_aggregation/test_how_to_evictors.py", {"yaml", "python"}),

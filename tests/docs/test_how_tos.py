@@ -33,6 +33,7 @@ def test_the_files_of_the_migration_guides_are_valid(broker, tmp_path, page):
     assert "valid (3 operators" in run_page(page, tmp_path, broker)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1500)  # four streams, and a MERGE
 def test_operators_replace_the_foreach_batch_code(broker, tmp_path):
     shown = run_page("migrate-from-foreachbatch.md", tmp_path, broker, own_spark=True)

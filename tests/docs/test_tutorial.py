@@ -24,6 +24,7 @@ SET_UP = ("make setup\n", "source .venv/bin/activate\n")
 """What the tests themselves have been set up with."""
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.timeout(1800)  # every command is a process of its own, and some start Spark

@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 
+from tests.lakes import named
 from tidegate.devkit.produce_consume import write_all
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import application_of
@@ -31,8 +32,7 @@ class World:
         self.source, self.output = source, output
         raw = {
             "application": application,
-            "lake": lake.url,
-            "lake_options": dict(lake.options),
+            **named(lake),
             "state": str(folder / "state"),
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": broker.bootstrap},
@@ -50,7 +50,7 @@ class World:
         return self
 
     def _application(self, raw):
-        return application_of(raw).model_copy(update={"lake": self.lake})
+        return application_of(raw)
 
     def feed(self, made):
         """The records (partition, key, value, timestamp) stand in the input."""

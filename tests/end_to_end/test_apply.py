@@ -15,9 +15,8 @@ import pyarrow as pa
 import pytest
 import yaml
 from click.testing import CliRunner
-from deltalake import DeltaTable
 
-from tests.lakes import lake_at
+from tests.lakes import delta_table, lake_at, named
 from tests.patience import PATIENCE_S, wait_for
 from tidegate.cli.driver_client import ask_driver
 from tidegate.cli.main import main
@@ -123,10 +122,10 @@ def window_of(timestamp):
 class Changing:
     """An application in a file, with one operator that is going to change, and a table."""
 
-    def __init__(self, spark, broker, topic, folder, kind):
+    def __init__(self, spark, broker, topic, folder, lake, kind):
         self.spark, self.kafka, self.kind = spark, {"bootstrap.servers": broker.bootstrap}, kind
         self.topics = {name: topic(partitions=1) for name in ("input", "output", "other", "facts")}
-        self.folder, self.file, self._sent = folder, folder / "application.yaml", 0
+        self.folder, self.lake, self.file, self._sent = folder, lake, folder / "application.yaml", 0
 
     def configure(self, options):
         """The file says that."""
@@ -136,7 +135,7 @@ class Changing:
         operators = {NAME: {"kind": self.kind, **ends, **options}}
         if self.kind == "stream_table_join":
             operators[TABLE] = {"kind": "table_history", "input": self.topics["facts"], "history_retention": "1h"}
-        raw = {"application": "changing", "lake": str(self.folder / "lake"), "state": str(self.folder / "state")}
+        raw = {"application": "changing", **named(self.lake), "state": str(self.folder / "state")}
         raw |= {
             "keep_output": "forever",
             "kafka": self.kafka,
@@ -210,15 +209,13 @@ class Changing:
 
     def rows(self, kind, *columns):
         """Those columns of the log's rows of a kind, in order."""
-        rows = DeltaTable(str(self.folder / "lake" / NAME)).to_pyarrow_table(filters=[("kind", "=", kind)])
+        rows = delta_table(self.lake / NAME).to_pyarrow_table(filters=[("kind", "=", kind)])
         rows = rows.sort_by([("batch", "ascending"), ("seq", "ascending")]).to_pylist()
         return [tuple(row[column] for column in columns) for row in rows]
 
     def batches(self):
         """The numbers of the log's batches."""
-        return [
-            meta.batch for meta in earlier_batches.metas(OperatorLog.at(lake_at(self.folder / "lake" / NAME), None))
-        ]
+        return [meta.batch for meta in earlier_batches.metas(OperatorLog.at(lake_at(self.lake / NAME), None))]
 
     def emitted(self):
         """(key, value, timestamp, cause) of what left, in order."""
@@ -233,9 +230,9 @@ class Changing:
 
 
 @pytest.fixture
-def changing(spark, broker, topic, tmp_path):
+def changing(spark, broker, topic, tmp_path, new_lake):
     """`changing(kind)`: an application of one."""
-    return lambda kind: Changing(spark, broker, topic, tmp_path, kind)
+    return lambda kind: Changing(spark, broker, topic, tmp_path, new_lake(tmp_path / "lake"), kind)
 
 
 def foretold(here, config, history):

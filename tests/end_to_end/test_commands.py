@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
 
 import pytest
+import yaml
 
 from tests.kill.harness import PARTITIONS, configure, records
 from tests.patience import wait_for
 from tidegate.devkit.produce_consume import write_all
+from tidegate.state.lake.place import Place
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
-def tidegate(*arguments, expect=0):
-    """What the command prints; its exit code is the expected one."""
+def tidegate(*arguments, expect=0, machine=()):
+    """What the command prints; its exit code is the expected one. `machine`: a command that starts it elsewhere."""
     done = subprocess.run(
-        [sys.executable, "-m", "tidegate.cli.main", *map(str, arguments)], capture_output=True, text=True
+        [*machine, sys.executable, "-m", "tidegate.cli.main", *map(str, arguments)], capture_output=True, text=True
     )
     assert done.returncode == expect, done.stdout + done.stderr
     return done.stdout if expect == 0 else done.stdout + done.stderr
 
 
-def test_run_status_compact_sql_and_a_graceful_stop_by_sigterm(broker, topic, tmp_path):
+@pytest.mark.spark_reads
+def test_run_status_compact_sql_and_a_graceful_stop_by_sigterm(broker, topic, tmp_path, new_lake):
     source, output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
-    file = configure(tmp_path / "shop.yaml", broker.bootstrap, source, output)
+    file = configure(tmp_path / "shop.yaml", broker.bootstrap, source, output, lake=new_lake(tmp_path / "lake"))
     assert json.loads(tidegate("validate", file, "--json"))["operators"] == ["updates"]
     assert json.loads(tidegate("status", file, "--json"))["updates"]["log"] is None
 
@@ -68,8 +73,54 @@ def test_run_status_compact_sql_and_a_graceful_stop_by_sigterm(broker, topic, tm
     assert flushed["held"] == 0
 
 
-def test_a_query_that_spark_refuses_names_the_views(broker, topic, tmp_path):
-    file = configure(tmp_path / "none.yaml", broker.bootstrap, topic(), topic())
+def test_a_query_that_spark_refuses_names_the_views(broker, topic, tmp_path, new_lake):
+    file = configure(tmp_path / "none.yaml", broker.bootstrap, topic(), topic(), lake=new_lake(tmp_path / "lake"))
     told = tidegate("sql", file, "SELECT * FROM updates_bufer", expect=2)
     assert "updates_bufer" in told
     assert "no operator of the file has a log" in told
+
+
+def another_machine():
+    """What starts a command without this machine's network and name: the lake is all that both have."""
+    machine = ["unshare", "--net", "--uts", *([] if os.getuid() == 0 else ["--map-root-user"])]
+    if shutil.which("unshare") is None or subprocess.run([*machine, "true"], check=False).returncode:
+        pytest.skip("this machine does not let its users start processes in a network of their own")
+    return machine
+
+
+def test_commands_of_a_machine_that_shares_only_the_lake_reach_the_driver(broker, topic, tmp_path):
+    source, output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    file = configure(here / "shop.yaml", broker.bootstrap, source, output, lake=Place.of(tmp_path / "lake"))
+    remote = configure(there / "shop.yaml", broker.bootstrap, source, output, lake=Place.of(tmp_path / "lake"))
+    changed = yaml.safe_load(remote.read_text())
+    changed["operators"]["updates"]["buffer"]["max_keys"] = 10
+    machine = another_machine()
+
+    log = (tmp_path / "run.log").open("w")
+    service = subprocess.Popen([sys.executable, "-m", "tidegate.cli.main", "run", str(file)], stdout=log, stderr=log)
+    try:
+        write_all({"bootstrap.servers": broker.bootstrap}, source, records(3_000))
+
+        def held():
+            [found] = json.loads(tidegate("status", file, "--json")).values()
+            partitions = found.get("partitions", [])
+            return sum(p.get("records_in", 0) for p in partitions) == 3_000 and found["metrics"]["held"]
+
+        wait_for(held, "all records are in")
+        before = held()
+        by = "the running driver"
+        assert json.loads(tidegate("compact", remote, "--json", machine=machine))["compacted_by"] == by
+        remote.write_text(yaml.safe_dump(changed))
+        applied = json.loads(tidegate("apply", remote, "--json", machine=machine))
+        assert (applied["applied_by"], applied["released"] + applied["held_after"]) == (by, before)
+        assert applied["held_after"] == 10 * PARTITIONS < before
+        assert json.loads(tidegate("flush", remote, "updates", "--json", machine=machine))["flushed_by"] == by
+        assert held() == 0
+        tidegate("stop", remote, machine=machine)
+        assert service.wait(30) == 0, (tmp_path / "run.log").read_text()
+        assert not list(there.glob("shop/state/**/header")), "the other machine has opened no state"
+    finally:
+        service.kill()

@@ -67,6 +67,7 @@ def test_evictions_outlast_restarts_compactions_and_a_deleted_state(evicting, br
     ]
 
 
+@pytest.mark.spark_reads
 def test_windows_show_their_last_result_and_the_elements_that_are_left(evicting, tmp_path, capsys):
     """[0, 10) ends with 1, 2 and 3, and keeps 2 and 3; [10, 20) has 4 and no result yet"""
     here = evicting(window={"tumbling": "10s", "grace": "1h"}, evictor={"count": 2, "when": "after"})

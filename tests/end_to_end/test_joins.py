@@ -11,8 +11,8 @@ from threading import Event, Thread
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from deltalake import DeltaTable
 
+from tests.lakes import delta_table, named
 from tests.patience import wait_for
 from tidegate.contracts.batch_metadata import Pin
 from tidegate.contracts.clock import SYSTEM_CLOCK, SystemClock
@@ -33,12 +33,12 @@ FAR_MS = 1_000_000
 class JoinedWorld:
     """An application with a table and a join, whose drivers run in the test."""
 
-    def __init__(self, spark, broker, topic, folder, **join):
+    def __init__(self, spark, broker, topic, folder, lake, **join):
         self.spark, self.bootstrap = spark, broker.bootstrap
         self.topics = {name: topic(partitions=PARTITIONS) for name in ("stream", "table", "output")}
         self.joining = {"table": TABLE, "join": "left", **join}
         self.keeping = {"history_retention": "1h"}
-        self.folder = folder
+        self.folder, self.lake = folder, lake
 
     @property
     def application(self):
@@ -48,7 +48,7 @@ class JoinedWorld:
         return application_of(
             {
                 "application": "test",
-                "lake": str(self.folder / "lake"),
+                **named(self.lake),
                 "state": str(self.folder / "state"),
                 "keep_output": "forever",
                 "kafka": {"bootstrap.servers": self.bootstrap},
@@ -114,9 +114,9 @@ class JoinedWorld:
 
 
 @pytest.fixture
-def joined(spark, broker, topic, tmp_path):
+def joined(spark, broker, topic, tmp_path, new_lake):
     """`joined(grace="5s")`: a world with topics of its own."""
-    return lambda **join: JoinedWorld(spark, broker, topic, tmp_path, **join)
+    return lambda **join: JoinedWorld(spark, broker, topic, tmp_path, new_lake(tmp_path / "lake"), **join)
 
 
 def test_a_record_is_joined_with_the_version_that_was_valid_at_its_time(joined):
@@ -189,11 +189,11 @@ def test_each_commit_records_the_version_of_the_table_that_it_has_read(joined):
 
 
 def _version(here):
-    return DeltaTable(str(here.folder / "lake" / TABLE)).version()
+    return delta_table(here.lake / TABLE).version()
 
 
 def _table_id(here):
-    return str(DeltaTable(str(here.folder / "lake" / TABLE)).metadata().id)
+    return str(delta_table(here.lake / TABLE).metadata().id)
 
 
 def test_a_join_without_grace_continues_while_the_table_s_service_is_down_and_status_shows_the_table_s_lag(joined):
@@ -262,6 +262,7 @@ def test_a_join_that_begins_before_the_table_s_history_stops_unless_configured_t
     assert here.seen() == [("k0", 1, None, "expired")]
 
 
+@pytest.mark.folder_lake
 def test_a_join_that_starts_before_its_table_waits_for_it(joined):
     here = joined()
     here.write("stream", (0, b"1", 2_000))
@@ -308,18 +309,18 @@ def test_a_record_waits_until_the_table_has_read_on_within_the_limit(joined, mon
     here.write("table", (0, b'"B"', 2_000), (0, b'"C"', 4_000))
     here.write("stream", (0, b"1", 3_000), (0, b"2", 50_000))
     join = here.driver(JOIN).start()
-    join.round()
+    wait_for(join.round, "a batch")
     assert here.seen() == []
     here.run(TABLE)
-    join.round()
+    wait_for(join.round, "a batch")
     assert here.seen() == [("k0", 1, "B", "matched")]
     here.write("table", (0, b'"D"', 5_000))
     here.write("stream", (0, b"3", 90_000))
-    join.round()
+    wait_for(join.round, "a batch")
     assert len(here.seen()) == 1
     now = SYSTEM_CLOCK.now_ms()
     monkeypatch.setattr(SystemClock, "now_ms", lambda _clock: now + 3_600_001)
-    join.round()
+    wait_for(join.round, "a batch")
     join.drain()
     assert here.seen()[1:] == [("k0", 2, "C", "matched")]
 
@@ -358,7 +359,7 @@ def test_a_table_that_another_program_changed_stops_the_join(joined):
     here = joined()
     here.put((0, b'"A"', 0))
     here.send((0, b"1", 1))
-    DeltaTable(str(here.folder / "lake" / TABLE)).delete("kind = 'state'")
+    delta_table(here.lake / TABLE).delete("kind = 'state'")
     with pytest.raises(StateError, match="another program changed data"):
         here.send((0, b"2", 2))
 

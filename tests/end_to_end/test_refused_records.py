@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from tests.lakes import named
 from tests.runtime.kafka.peers import read, write
 from tidegate.cli.main import main
 from tidegate.contracts.errors import UserError
@@ -39,8 +40,8 @@ JOIN = {"kind": "stream_table_join", "table": "facts", "join": "inner", "grace":
 class Refusing:
     """An application with one operator and a topic of dead letters (and a table, if it is a join)."""
 
-    def __init__(self, spark, broker, topic, folder, operator, **changed):
-        self.spark, self.bootstrap, self.folder = spark, broker.bootstrap, folder
+    def __init__(self, spark, broker, topic, folder, lake, operator, **changed):
+        self.spark, self.bootstrap, self.folder, self.lake = spark, broker.bootstrap, folder, lake
         self.topics = {name: topic(partitions=PARTITIONS) for name in ("input", "dead_letters")}
         self.operator = operator | self.topics | changed
         self.table = topic(partitions=PARTITIONS)
@@ -53,7 +54,7 @@ class Refusing:
             operators["facts"] = HISTORY | {"input": self.table, "history_retention": "1h"}
         return {
             "application": "refusing",
-            "lake": str(self.folder / "lake"),
+            **named(self.lake),
             "state": str(self.folder / "state"),
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": self.bootstrap},
@@ -88,9 +89,10 @@ class Refusing:
 
 
 @pytest.fixture
-def refusing(spark, broker, topic, tmp_path):
+def refusing(spark, broker, topic, tmp_path, new_lake):
     """`refusing(operator)`: a world for it."""
-    return lambda operator, **changed: Refusing(spark, broker, topic, tmp_path, operator, **changed)
+    lake = new_lake(tmp_path / "lake")
+    return lambda operator, **changed: Refusing(spark, broker, topic, tmp_path, lake, operator, **changed)
 
 
 def at(seconds, value=b"v", key=b"k", headers=OWN):
@@ -114,6 +116,7 @@ def own_and_added(row):
     ],
     ids=["suppression", "table_history", "windows", "elements"],
 )
+@pytest.mark.spark_reads
 def test_late_and_rejected_records_are_dead_letters_and_rows_of_views(refusing, operator, cause, bound_s):
     #  100 s: T --- 80 s: late by 20 s, the bound is 90 s, with windows of 1 s the next one's start --- no key: rejected
     here = refusing(operator)
@@ -153,6 +156,7 @@ def test_a_join_s_dead_letters_are_its_rejected_records(refusing, topic):
     assert messages == ["rejected: null key", "rejected: null value"]
 
 
+@pytest.mark.spark_reads
 def test_dead_letters_with_times_in_values_have_no_invalid_timestamp(refusing):
     #  nonsense as time, a time that no topic takes, one before all times: the operator goes on
     here = refusing(SUPPRESSION, timestamp={"field": "at"}, max_ahead="1h")
@@ -167,6 +171,7 @@ def test_dead_letters_with_times_in_values_have_no_invalid_timestamp(refusing):
     assert len(here.sql("SELECT * FROM op_refused_counts")) == 4
 
 
+@pytest.mark.spark_reads
 def test_a_redriven_record_is_sent_back_once_and_processed(refusing, topic):
     #  100 s: T --- 80 s is late by 20 s, and still is; then max_lateness grows to 1 h
     here, elsewhere = refusing(SUPPRESSION), topic(partitions=PARTITIONS)
@@ -203,6 +208,7 @@ def test_the_topic_of_dead_letters_needs_as_many_partitions_as_the_input(refusin
         here.run()
 
 
+@pytest.mark.spark_reads
 def test_dead_letters_are_written_only_while_they_are_configured(refusing):
     here = refusing(SUPPRESSION)
     dead_letters = here.operator.pop("dead_letters")

@@ -83,6 +83,7 @@ def test_keys_values_headers_and_timestamps_pass_through_byte_for_byte(world, br
     ]
 
 
+@pytest.mark.spark_reads
 def test_invalid_records_become_rows_and_never_stop_valid_ones(world, broker):
     """T = 5 000; 3 000 is older than T - 1 s; a year 3000 record is too far ahead of the clock"""
     here = world(years_ahead=True, until={"time_limit": "1h"}, max_lateness="1s", max_ahead="1h")
@@ -229,6 +230,7 @@ def test_flush_emits_everything_held_and_drain_does_not(world, broker):
     ]
 
 
+@pytest.mark.spark_reads
 def test_without_an_output_topic_the_emissions_stay_in_the_lake(world, broker):
     here = world(output=False, buffer={"max_keys": 0, "when_full": "emit"})
     produce(broker, here.source, (0, b"a", b"1", 5))

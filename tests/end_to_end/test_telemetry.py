@@ -12,11 +12,11 @@ import urllib.request
 from threading import Event
 
 import pytest
-from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.end_to_end.test_commands import tidegate, wait_for
 from tests.kill.harness import PARTITIONS, configure, records
+from tests.lakes import delta_table
 from tests.runtime.telemetry.conftest import CANARY
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.devkit.produce_consume import write_all
@@ -54,10 +54,11 @@ def lines_of(path):
     return [json.loads(line) for line in path.read_text().splitlines() if line.startswith("{")]
 
 
-def test_the_endpoint_reports_health_readiness_and_metrics_and_no_secret(broker, topic, tmp_path):
+def test_the_endpoint_reports_health_readiness_and_metrics_and_no_secret(broker, topic, tmp_path, new_lake):
     [port] = free_ports(1)
     source, output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
-    file = configure(tmp_path / "shop.yaml", broker.bootstrap, source, output)
+    lake = new_lake(tmp_path / "shop" / "lake")
+    file = configure(tmp_path / "shop.yaml", broker.bootstrap, source, output, lake=lake)
     text = file.read_text().replace("kafka:", f"kafka:\n  ssl.key.password: {CANARY}-key", 1)
     file.write_text(f"{text}{SECRET}telemetry: {{port: {port}}}\n")
     told = tmp_path / "service.log"
@@ -93,7 +94,7 @@ def test_the_endpoint_reports_health_readiness_and_metrics_and_no_secret(broker,
     assert summed(seen, "tidegate_stream_time_behind_seconds") > PARTITIONS * 365 * 86_400, "the records are of 2023"
     assert summed(seen, "tidegate_commit_seconds_count") == summed(seen, "tidegate_batch_seconds_count") > 0
     assert summed(seen, "tidegate_publication_seconds_sum") > 0
-    table = DeltaTable(str(tmp_path / "shop" / "lake" / "updates"))
+    table = delta_table(lake / "updates")
     assert summed(seen, "tidegate_live_files") == len(table.file_uris())
 
     lines = lines_of(told)

@@ -10,6 +10,7 @@ from collections import Counter
 import pytest
 
 from tests.end_to_end.test_service import consume
+from tests.patience import wait_for
 from tidegate.cli.main import main
 from tidegate.contracts.clock import SYSTEM_CLOCK, SystemClock
 from tidegate.contracts.errors import UserError
@@ -51,6 +52,7 @@ def test_each_window_gives_one_final_result_with_its_bounds_in_headers(windowed,
     assert driver.claim.operator.newest.partitions[0].totals.late == 1
 
 
+@pytest.mark.spark_reads
 def test_suppressing_all_changes_until_windows_close_equals_final_results(windowed, world, broker):
     """The updates of a window that takes 3 records, one of them after its end, held back by a second service"""
     here = windowed(emit="updates")
@@ -69,6 +71,7 @@ def test_suppressing_all_changes_until_windows_close_equals_final_results(window
     assert [tuple(row) for row in waiting.collect()] == [("a", 10_000, 20_000), ("b", 10_000, 20_000)]
 
 
+@pytest.mark.spark_reads
 def test_a_suppression_with_a_limit_keeps_kafka_s_windowed_keys_byte_for_byte_and_views_show_the_window(
     windowed, world, broker
 ):
@@ -121,8 +124,8 @@ def test_an_idle_partition_closes_its_windows_once(windowed, broker, monkeypatch
     now = SYSTEM_CLOCK.now_ms()
     monkeypatch.setattr(SystemClock, "now_ms", lambda _clock: now + 60_000)
     driver = here.driver()
-    driver.claim.operator.round()
-    driver.claim.operator.round()
+    wait_for(driver.claim.operator.round, "a batch")
+    wait_for(lambda: not driver.claim.operator.round(), "nothing is left to do")
     assert results(broker, here.output) == [("a", 0, 10_000, 1, "idle")]
     driver.claim.operator.drain()
 
@@ -152,6 +155,7 @@ def test_a_value_that_is_not_a_number_is_a_row_with_the_reason(windowed, broker)
     assert all(causes)
 
 
+@pytest.mark.spark_reads
 def test_sql_shows_every_window_and_whether_its_value_is_final_at_an_earlier_version_too(windowed):
     here = windowed(key_format="string")
     here.feed([(0, b"a", b"x", 1_000), (0, b"a", b"x", 11_000)])

@@ -23,6 +23,29 @@ def answer(n):
     return helper.half(n) + ADDED
 """
 
+SIGNATURES = """
+import sys, time
+import numpy as np
+from numba.core.caching import IndexDataCacheFile
+from tidegate.kernels.compiled import compiled
+
+save_index = IndexDataCacheFile._save_index
+IndexDataCacheFile._save_index = lambda *arguments: (time.sleep(0.5), save_index(*arguments))
+
+@compiled
+def half(numbers):
+    return numbers // np.array([2], numbers.dtype)
+
+print("ready", flush=True)
+sys.stdin.readline()
+for name in sys.argv[1:]:
+    print(half(np.ones(1, name)).dtype)
+print(sum(half.stats.cache_misses.values()))
+"""
+"""Compiles a kernel for the types that are named, tells the types of its answers and how often it compiled.
+
+It takes its time between reading and writing the list of what is compiled."""
+
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Path:
@@ -80,3 +103,22 @@ def test_cached_files_of_former_sources_are_deleted_and_current_ones_kept(toy: P
     )
     subprocess.run([sys.executable, "-B", "-c", code, str(toy)], env=environment, check=True)
     assert present and set(cached(toy)) == present
+
+
+def test_processes_that_compile_at_the_same_time_leave_the_code_of_every_signature(tmp_path: Path) -> None:
+    (tmp_path / "toy.py").write_text(SIGNATURES)
+    environment = os.environ | {"TIDEGATE_NUMBA": "on", "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    types = ["int32", "int64", "float64"]
+    compiling = [
+        subprocess.Popen([sys.executable, "-B", "-m", "toy", each], env=environment, stdin=-1, stdout=-1)
+        for each in types
+    ]
+    for process in compiling:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+    for process in compiling:
+        assert process.stdin is not None
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    assert [process.wait() for process in compiling] == [0, 0, 0]
+    found = subprocess.run([sys.executable, "-B", "-m", "toy", *types], env=environment, input=b"go\n", stdout=-1)
+    assert found.stdout.split() == [b"ready", *(each.encode() for each in types), b"0"]

@@ -51,6 +51,7 @@ rows = st.builds(
     timestamp=st.integers(0, 2**63 - 1) | st.integers(1_700_000_000_000, 1_700_000_100_000),
     offset=st.just(0),
     headers=headers.map(encode_headers),
+    time_only=st.just(False),
 )
 
 

@@ -23,10 +23,11 @@ def say(capsys):
 
 
 @pytest.fixture
-def world(broker, topic, tmp_path, say):
+def world(broker, topic, tmp_path, say, new_lake):
     """Two applications over one topic of a broker that all tests share."""
     outputs, source = _one_each(topic), topic(partitions=PARTITIONS)
-    return World(bootstrap=broker.bootstrap, source=source, outputs=outputs, folder=tmp_path, say=say)
+    made = {"source": source, "outputs": outputs, "folder": tmp_path, "say": say, "new_lake": new_lake}
+    return World(bootstrap=broker.bootstrap, **made)
 
 
 @pytest.fixture

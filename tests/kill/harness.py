@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +14,9 @@ from typing import Any
 import yaml
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from tests.lakes import actions, named
 from tidegate.contracts.batch_metadata import BatchMeta, after_document, is_complete
+from tidegate.state.lake.place import Place
 
 PARTITIONS = 4
 OPERATOR = "updates"
@@ -25,15 +27,18 @@ Emission = tuple[bytes | None, bytes | None, int, bytes]
 """(key, value, timestamp, cause)."""
 
 
-def records(count: int, keys: int = 500, seed: int = 7) -> list[Record]:
+def records(count: int) -> list[Record]:
+    """The records of `flow` in a list."""
+    return list(flow(count))
+
+
+def flow(count: int, keys: int = 500, seed: int = 7) -> Iterator[Record]:
     """Timestamps up to 5 s out of order, a key always in one partition."""
     rng = random.Random(seed)
-    made = []
     for i in range(count):
         key = rng.randrange(keys)
         timestamp = 1_700_000_000_000 + i * 10 - rng.randrange(5_000)
-        made.append((key % PARTITIONS, b"k%04d" % key, b'{"n":%d}' % i, timestamp))
-    return made
+        yield key % PARTITIONS, b"k%04d" % key, b'{"n":%d}' % i, timestamp
 
 
 def split(made: Sequence[Record], parts: int) -> list[Sequence[Record]]:
@@ -95,9 +100,12 @@ def configure(
     source: str,
     output: str | None,
     described: dict[str, Any] = SUPPRESSION,
+    lake: Place | None = None,
     **changed: object,
 ) -> Path:
     """The file describes one operator; its name up to a `-` is the application's.
+
+    Without a `lake`, the lake is a folder beside the file.
 
     Files of one application describe the same operator, at different times (`changed`: `state`, `trigger`, or what the
     operator takes).
@@ -106,12 +114,13 @@ def configure(
     operator = {**described, "input": source, "output": output}
     content = {
         "application": application,
-        "lake": f"./{application}/lake",
+        **named(lake or Place.of(f"./{application}/lake")),
         "state": f"./{application}/state",
         "keep_output": "forever",
         "kafka": {"bootstrap.servers": bootstrap},
         "spark": {"master": "local[2]"},
         "trigger": "50ms",
+        "takeover_after": "6s",
     }
     content.update({name: changed.pop(name) for name in content.keys() & changed.keys()})
     file.write_text(yaml.safe_dump({**content, "operators": {OPERATOR: {**operator, **changed}}}))
@@ -119,7 +128,15 @@ def configure(
 
 
 def committed(bootstrap: str, topic: str) -> list[list[Emission]]:
-    """What a read_committed consumer outside Spark sees, per partition, in order.
+    """What a read_committed consumer outside Spark sees, per partition, in order."""
+    seen: list[list[Emission]] = [[] for _ in range(PARTITIONS)]
+    for partition, emission in published(bootstrap, topic):
+        seen[partition].append(emission)
+    return seen
+
+
+def published(bootstrap: str, topic: str) -> Iterator[tuple[int, Emission]]:
+    """What a read_committed consumer outside Spark sees, with the partition of each; partitions come in any order.
 
     Checks on the way that (batch, seq) never repeats nor goes back.
     """
@@ -133,7 +150,6 @@ def committed(bootstrap: str, topic: str) -> list[list[Emission]]:
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    seen: list[list[Emission]] = [[] for _ in range(PARTITIONS)]
     newest = [(-1, -1)] * PARTITIONS
     open_partitions = set(range(PARTITIONS))
     while open_partitions:
@@ -146,22 +162,19 @@ def committed(bootstrap: str, topic: str) -> list[list[Emission]]:
         place = (int(headers["tidegate-batch"]), int(headers["tidegate-seq"]))
         assert place > newest[message.partition()], f"{place} after {newest[message.partition()]}"
         newest[message.partition()] = place
-        seen[message.partition()].append(
-            (message.key(), message.value(), message.timestamp()[1], headers["tidegate-cause"])
-        )
+        cause = headers["tidegate-cause"]
+        yield message.partition(), (message.key(), message.value(), message.timestamp()[1], cause)
     consumer.close()
-    return seen
 
 
-def newest(lake: Path) -> BatchMeta:
+def newest(lake: Place) -> BatchMeta:
     """What is known after the newest commit to the operator's log, of all partitions."""
     documents = commits(lake)
     complete = max(at for at, document in enumerate(documents) if is_complete(document))
     return reduce(after_document, documents[complete:], None)  # type: ignore[arg-type, return-value]
 
 
-def commits(lake: Path) -> list[dict[str, Any]]:
+def commits(lake: Place) -> list[dict[str, Any]]:
     """What every commit to the operator's log says of itself, in order: its epoch, its batch, what it changed."""
-    entries = sorted((lake / OPERATOR / "_delta_log").glob("*.json"))
-    lines = [json.loads(line) for entry in entries for line in entry.read_text().splitlines()]
-    return [json.loads(line["commitInfo"]["tidegate"]) for line in lines if "tidegate" in line.get("commitInfo", ())]
+    said = [action["commitInfo"] for action in actions(lake / OPERATOR) if "commitInfo" in action]
+    return [json.loads(info["tidegate"]) for info in said if "tidegate" in info]

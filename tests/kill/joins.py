@@ -21,9 +21,10 @@ import yaml
 from tests.kill.harness import PARTITIONS, Feed, Record, committed, split
 from tests.kill.service import Service, Start, in_turn
 from tests.kill.turns import BY_ITSELF, asked_to_compact
-from tests.lakes import lake_at
+from tests.lakes import lake_at, named
 from tidegate.runtime.configuration.application import load
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.place import Place
 from tidegate.testing.replay import Replay
 
 TABLE, JOIN = "facts", "joined"
@@ -74,6 +75,7 @@ class JoinWorld:
     topics: dict[str, str]
     folder: Path
     say: Callable[[str], None]
+    lake: Place
     fed: int = 0
     file: Path = field(init=False)
 
@@ -93,12 +95,13 @@ class JoinWorld:
         }
         return {
             "application": "both",
-            "lake": "./lake",
+            **named(self.lake),
             "state": "./state",
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": self.bootstrap},
             "spark": {"master": "local[2]"},
             "trigger": "50ms",
+            "takeover_after": "6s",
             "operators": {TABLE: table, JOIN: join},
         }
 
@@ -139,7 +142,7 @@ class JoinWorld:
     def check(self) -> None:
         """Each record has one count and left once; what was published is the log's, and the log is what was pinned."""
         application = load(self.file)
-        log = OperatorLog.at(lake_at(application.lake.folder / JOIN), None)
+        log = OperatorLog.at(lake_at(application.lake / JOIN), None)
         newest = log.newest()
         assert newest is not None
         totals = [known.totals for known in newest.partitions.values()]

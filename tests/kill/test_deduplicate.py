@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 
+@pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.timeout(600)

@@ -28,10 +28,11 @@ RANDOM_MOMENTS, TOGETHER = 5, 4
 
 
 @pytest.fixture
-def both(broker, topic, tmp_path, say):
+def both(broker, topic, tmp_path, say, new_lake):
     """A join and its table, on topics of their own."""
     topics = {name: topic(partitions=PARTITIONS) for name in ("stream", "table", "output")}
-    return JoinWorld(bootstrap=broker.bootstrap, topics=topics, folder=tmp_path, say=say)
+    lake = new_lake(tmp_path / "lake")
+    return JoinWorld(bootstrap=broker.bootstrap, topics=topics, folder=tmp_path, say=say, lake=lake)
 
 
 @pytest.mark.kill
@@ -50,6 +51,7 @@ def test_a_join_and_its_table_survive_every_kill_point_random_kills_and_the_loss
     both.check()
 
 
+@pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.timeout(600)

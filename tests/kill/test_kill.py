@@ -147,12 +147,12 @@ def brokers(tmp_path):
     started[-1].stop()
 
 
-def test_the_service_waits_until_a_killed_broker_is_started_again(brokers, tmp_path, say):
+def test_the_service_waits_until_a_killed_broker_is_started_again(brokers, tmp_path, say, new_lake):
     bootstrap, rng = brokers[0].bootstrap, random.Random(5)
     for name in ("source", "disturbed", "calm"):
         create_topic({"bootstrap.servers": bootstrap}, name, PARTITIONS, {})
     outputs = {name: name for name in ("disturbed", "calm")}
-    world = World(bootstrap=bootstrap, source="source", outputs=outputs, folder=tmp_path, say=say)
+    world = World(bootstrap=bootstrap, source="source", outputs=outputs, folder=tmp_path, say=say, new_lake=new_lake)
     world.fill(RECORDS // 4, parts=4)
     file, calm = world.file("disturbed"), world.file("calm")
     deaths = [partial(_broker_dies, brokers, rng.uniform(0.5, 4.0), rng.uniform(0.0, 10.0)) for _ in range(4)]

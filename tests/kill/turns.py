@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.kill.harness import SUPPRESSION, Feed, Record, commits, committed, configure, newest, records, split
 from tests.kill.service import FENCED, Service, Start, in_turn
+from tidegate.state.lake.place import Place
 
 BY_ITSELF = {
     "after_claim",
@@ -55,6 +56,7 @@ class World:
     outputs: dict[str, str]
     folder: Path
     say: Callable[[str], None]
+    new_lake: Callable[[Path], Place]
     dead_letters: dict[str, str] = field(default_factory=dict)
     described: dict[str, Any] = field(default_factory=lambda: SUPPRESSION)
     parts: list[Sequence[Record]] = field(default_factory=list)
@@ -74,7 +76,8 @@ class World:
         application = name.partition("-")[0]
         output, dead_letters = self.outputs.get(application), self.dead_letters.get(application)
         described = self.described | ({} if dead_letters is None else {"dead_letters": dead_letters})
-        return configure(self.folder / f"{name}.yaml", self.bootstrap, self.source, output, described, **changed)
+        lake, file = self._lake(application), self.folder / f"{name}.yaml"
+        return configure(file, self.bootstrap, self.source, output, described, lake, **changed)
 
     def feed_part(self, seconds: float = PART_S) -> None:
         """The next part, if there is one, is coming."""
@@ -201,7 +204,7 @@ class World:
             self.feed_part(seconds=5)
             service.wait_until(lambda: not armed.exists(), "no task came to the place")
             self.feed.finish()
-            self._reach_the_end(service)
+            self.reach_the_end(service)
         assert "trying again" in service.lines, f"no attempt has failed:\n{service.lines}"
         service.drain()
 
@@ -215,7 +218,7 @@ class World:
             self.feed_part(seconds=5)
             way(service)
             self.feed.finish()
-            self._reach_the_end(service)
+            self.reach_the_end(service)
         service.drain()
 
     def sees_its_broker_die(self, file: Path, deaths: Sequence[Callable[[], None]]) -> Turn:
@@ -229,7 +232,7 @@ class World:
             die()
             self.say("the broker is back")
             self.feed.finish()
-            self._reach_the_end(service)
+            self.reach_the_end(service)
         service.drain()
 
     # ---- turns that end in a stop, and are taken over
@@ -265,10 +268,10 @@ class World:
         self.feed.finish()
         service.go().wait_ready()
         if not at_once:
-            self._reach_the_end(service)
+            self.reach_the_end(service)
         self._go_on()
         self.feed.finish()
-        self._reach_the_end(service)
+        self.reach_the_end(service)
 
     def _go_on(self) -> None:
         if self.stopped is not None:
@@ -277,7 +280,7 @@ class World:
             assert "a newer driver has claimed" in self.stopped.lines, self.stopped.lines
             self.stopped = None
 
-    def _reach_the_end(self, service: Service) -> None:
+    def reach_the_end(self, service: Service) -> None:
         """The service has committed everything that has come."""
         lake = self._lake(service.file.stem.partition("-")[0])
 
@@ -310,7 +313,7 @@ class World:
                 self.say(f"{len(took):3}/{kills} taken over: {took[-1]:.1f} s")
                 driving = following
             self.feed_all()
-            self._reach_the_end(driving)
+            self.reach_the_end(driving)
             driving.drain()
         return took
 
@@ -324,8 +327,8 @@ class World:
         """A file that arms one service."""
         return self.folder / f"armed-{next(self._numbers)}"
 
-    def _lake(self, application: str) -> Path:
-        return self.folder / application / "lake"
+    def _lake(self, application: str) -> Place:
+        return self.new_lake(self.folder / application / "lake")
 
     def _turn(self, name: str, file: Path, act: Callable[[Service], None], **start: Any) -> Turn:
         return Turn(name=name, start=Start(file=file, **start), act=act)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -21,10 +21,12 @@ Fate = Literal[
     "delayed",  # done, and answered half a second later
     "doubled",  # done twice; the second answer is given
     "reset",  # not done: the connection closed
+    "silent",  # not done, and never answered: the connection stays open
     "busy",  # not done: 503
     "conflict",  # not done: 409, as if another request for the key were under way
     "denied",  # not done: 403
     "expired",  # not done: 400 ExpiredToken
+    "held",  # not done before `release`, then done
     "stale",  # a listing as it was when it was last asked for
 ]
 
@@ -37,6 +39,8 @@ _ERRORS = {
     "expired": (400, "ExpiredToken"),
 }
 _LATE_S, _DELAY_S = 0.3, 0.5
+_SILENCE_S = 60.0
+"""Longer than any client waits."""
 _OF_ONE_CONNECTION = {"connection", "expect", "keep-alive", "transfer-encoding"}
 
 
@@ -83,6 +87,8 @@ class FaultProxy:
     _fates: list[tuple[Fate, Chooses, float]] = field(default_factory=list)
     _lists: dict[str, Answer] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
+    _ended: Event = field(default_factory=Event)
+    _released: Event = field(default_factory=Event)
     port: int = 0
 
     @property
@@ -105,6 +111,10 @@ class FaultProxy:
         with self._lock:
             self._fates.clear()
 
+    def release(self) -> None:
+        """The requests that are held are done."""
+        self._released.set()
+
     def count(self, kind: str) -> int:
         """The number of requests of the kind so far."""
         return sum(request.kind == kind for request in self.seen)
@@ -125,11 +135,16 @@ class FaultProxy:
             if fate == "lost":
                 self._done(request)
             return None
+        if fate == "silent":
+            self._ended.wait(_SILENCE_S)
+            return None
         if fate == "stale":
             return self._lists[request.path]
         if fate == "late":
             Thread(target=lambda: (time.sleep(_LATE_S), self._done(request))).start()
-        if fate in (None, "failed", "delayed", "doubled"):
+        if fate == "held":
+            self._released.wait(_SILENCE_S)
+        if fate in (None, "failed", "delayed", "doubled", "held"):
             done = self._done(request)
             if fate == "delayed":
                 time.sleep(_DELAY_S)
@@ -201,4 +216,5 @@ def in_front_of(server: S3Server) -> Iterator[FaultProxy]:
         try:
             yield proxy
         finally:
+            proxy._ended.set()
             listening.shutdown()

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.lake.ports import answers, free_port
 from tidegate.runtime.install import jars
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.install.paths import home
@@ -21,8 +19,6 @@ REGION = "us-east-1"
 LOGIN = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "a-secret-that-no-log-may-show"}
 
 _LIST = Path(__file__).with_name("ivy.xml")
-_PORTS = range(20_000, 30_000)  # below those of outgoing connections, one of which could take the port first
-_START_TIMEOUT_S = 60.0
 _JVM = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-DLOG_LEVEL=warn"]
 _SETTINGS = """\
 s3proxy.authorization=aws-v2-or-v4
@@ -66,13 +62,13 @@ def running(data: Path) -> Iterator[S3Server]:
 def _started(data: Path) -> tuple[subprocess.Popen[bytes], S3Server]:
     (data / "objects" / BUCKET).mkdir(parents=True)
     for _ in range(10):
-        server = S3Server(random.SystemRandom().choice(_PORTS))
+        server = S3Server(free_port())
         settings = data / "s3proxy.conf"
         settings.write_text(_SETTINGS.format(port=server.port, objects=data / "objects", **LOGIN))
         with (data / "s3proxy.log").open("wb") as log:
             command = [java_command(), *_JVM, "-jar", str(_jar()), "--properties", str(settings)]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        if _answers(process, server.port):
+        if answers(process, server.port):
             return process, server
         process.kill()
     raise RuntimeError((data / "s3proxy.log").read_text()[-2000:])
@@ -80,20 +76,6 @@ def _started(data: Path) -> tuple[subprocess.Popen[bytes], S3Server]:
 
 def _jar() -> Path:
     return next((home() / "lake-server" / "server").glob("s3proxy-*.jar"))
-
-
-def _answers(process: subprocess.Popen[bytes], port: int) -> bool:
-    """Wait until the server accepts connections; False if it ends before, as when another program has the port."""
-    give_up = time.monotonic() + _START_TIMEOUT_S
-    while process.poll() is None and time.monotonic() < give_up:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            time.sleep(0.1)
-            return process.poll() is None
-    return False
 
 
 def fetch() -> None:

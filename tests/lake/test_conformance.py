@@ -1,4 +1,4 @@
-"""Every lake keeps the rules of the port: one suite for a folder and for a real S3 server."""
+"""Every lake keeps the rules of the port: one suite for a folder, a real S3 server and the emulator of Azure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.lake.azure_server import AzureServer
 from tests.lake.s3_server import S3Server
 from tidegate.contracts.errors import StateError
 from tidegate.state.lake.opening import open_lake
@@ -19,12 +20,12 @@ WRITERS = 50
 NUMBERS = itertools.count()
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", "s3", pytest.param("azure", marks=pytest.mark.azure)])
 def lake(request: pytest.FixtureRequest, tmp_path) -> Lake:
     if request.param == "folder":
         (tmp_path / "log").mkdir()
         return open_lake(Place.of(tmp_path / "log"))
-    server: S3Server = request.getfixturevalue("s3")
+    server: S3Server | AzureServer = request.getfixturevalue(request.param)
     return open_lake(server.place(f"conformance-{os.getpid()}-{next(NUMBERS)}"))
 
 

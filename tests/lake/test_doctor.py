@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.lake.fault_proxy import FaultProxy
 from tests.lake.s3_server import S3Server
-from tidegate.runtime.doctor.object_stores import FOLDER, SLOW_PUT_MS, STORE_CHECKS, WRITERS, StoreProbe, collect_probe
+from tidegate.runtime.doctor import object_stores
+from tidegate.runtime.doctor.object_stores import (
+    FOLDER,
+    SLOW_PUT_MS,
+    STORE_CHECKS,
+    WRITERS,
+    StoreProbe,
+    collect_probe,
+    is_remote,
+)
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
 
@@ -35,8 +45,33 @@ def test_a_refusal_is_reported_with_its_remedy(proxy: FaultProxy) -> None:
     assert "policy" in finding.remedy
 
 
-def test_a_folder_is_not_probed(tmp_path) -> None:
-    assert collect_probe(Place.of(tmp_path)) == []
+def test_a_folder_of_a_disk_is_not_probed_and_one_of_a_network_is(tmp_path: Path, monkeypatch) -> None:
+    place = Place.of(tmp_path)
+    assert collect_probe(place) == []
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/vda / ext4 rw 0 0\nserver:/lake {tmp_path} nfs4 rw 0 0\n")
+    monkeypatch.setattr(object_stores, "_MOUNTS", mounts)
+    [probe] = collect_probe(place)
+    assert (probe.winners, probe.listed, probe.left) == ([1, 1, 1], True, 0)
+    assert collect_probe(place / "missing") == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "remote"),
+    [("/data/lake", True), ("/data/local/x", False), ("/home/x", False), ("/my mount/x", True), ("/hidden/x", False)],
+)
+def test_the_file_system_of_a_folder_is_that_of_the_closest_mount(folder: str, remote: bool) -> None:
+    mounts = "\n".join(
+        (
+            "/dev/vda / ext4 rw 0 0",
+            "server:/a /data nfs rw 0 0",
+            "/dev/vdb /data/local xfs rw 0 0",
+            r"bucket /my\040mount fuse.s3fs rw 0 0",
+            "server:/b /hidden nfs4 rw 0 0",
+            "/dev/vdc /hidden ext4 rw 0 0",
+        )
+    )
+    assert is_remote(Path(folder), mounts) == remote
 
 
 @pytest.mark.parametrize(

@@ -199,6 +199,28 @@ def test_a_missing_profile_is_named(s3: S3Server, profile: Path) -> None:
     assert LOGIN["AWS_SECRET_ACCESS_KEY"] not in "".join(traceback.format_exception(refused.value))
 
 
+@pytest.mark.parametrize(
+    ("setting", "where"),
+    [
+        ("role_arn = arn:aws:iam::1:role/x\nsource_profile = team", "config"),
+        ("sso_session = corporate", "config"),
+        ("credential_process = /bin/keys", "credentials"),
+    ],
+)
+def test_a_profile_that_takes_its_keys_from_elsewhere_is_refused_with_what_to_do(
+    s3: S3Server, profile: Path, monkeypatch: pytest.MonkeyPatch, setting: str, where: str
+) -> None:
+    config = profile.with_name("config")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    config.write_text(f"[profile corporate]\n{setting}\n" if where == "config" else "")
+    if where == "credentials":
+        profile.write_text(f"{profile.read_text()}[corporate]\n{setting}\n")
+    with pytest.raises(UserError, match="takes its keys from elsewhere") as refused:
+        with_options(s3, profile="corporate", secret_file=str(profile)).get("a")
+    assert setting.partition(" ")[0] in refused.value.problem
+    assert "export-credentials --profile corporate" in refused.value.remedy
+
+
 def test_no_error_address_or_text_has_a_part_of_the_credentials(s3: S3Server, profile: Path) -> None:
     write_profile(profile, "another-secret")
     lake = with_options(s3, profile="team", secret_file=str(profile))

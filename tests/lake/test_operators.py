@@ -5,25 +5,26 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 from typing import Any
 
-import duckdb
-import duckdb_extension_delta
-import duckdb_extension_httpfs
 import pytest
-from deltalake import DeltaTable
 
 from tests.bad_days.conftest import Running
-from tests.lake.fault_proxy import Fate, FaultProxy
-from tests.lake.s3_server import LOGIN, REGION, S3Server
+from tests.end_to_end.readers.by_duckdb import duck
+from tests.lake.fault_proxy import Fate, FaultProxy, Request
+from tests.lake.s3_server import LOGIN, S3Server
+from tests.lakes import delta_table, named
 from tests.patience import wait_for
+from tidegate.contracts.errors import StateError
 from tidegate.devkit.produce_consume import read_all, write_all
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, configured
-from tidegate.runtime.spark.session import start_session
+from tidegate.runtime.spark.s3a import let_read
 from tidegate.spark import query
+from tidegate.state.delta_log.log_entries import entry_key
 from tidegate.state.lake.place import Place
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -34,14 +35,6 @@ NUMBERS = itertools.count()
 SUPPRESSION = {"until": {"time_limit": "5s"}, "buffer": {"max_keys": 100, "when_full": "emit"}}
 
 
-@pytest.fixture(scope="module")
-def spark(s3: S3Server):
-    """A Spark session that can read the server's bucket."""
-    session = start_session("tests", "local[2]", lake=s3.place("any"))
-    yield session
-    session.stop()
-
-
 class Shop:
     """An application with one suppression operator, whose log is in the bucket; its driver runs in the test."""
 
@@ -49,14 +42,12 @@ class Shop:
         self.spark, self.lake, self.folder, self.name = spark, lake, folder, NAME
         self.kafka = {"bootstrap.servers": broker.bootstrap}
         self.source, self.output = topic(partitions=PARTITIONS), topic(partitions=PARTITIONS)
-        self.table = f"{self.lake.url}/{NAME}"
 
     @property
     def application(self) -> Application:
         raw = {
             "application": "shop",
-            "lake": self.lake.url,
-            "lake_options": dict(self.lake.options),
+            **named(self.lake),
             "state": str(self.folder / "state"),
             "keep_output": "forever",
             "kafka": self.kafka,
@@ -120,26 +111,16 @@ def test_an_operator_goes_on_from_its_log_alone_and_spark_duckdb_and_delta_rs_re
     by_spark = (
         query(here.spark, here.application, f"SELECT count(*) AS n FROM {NAME}_emissions").column("n").to_pylist()
     )
-    assert by_spark == by_delta_rs(here, s3) == by_duckdb(here, s3) == [sum(map(len, expected))]
+    assert by_spark == by_delta_rs(here) == by_duckdb(here) == [sum(map(len, expected))]
 
 
-def by_delta_rs(here: Shop, server: S3Server) -> list[int]:
-    options = {"AWS_ENDPOINT_URL": server.endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": REGION}
-    table = DeltaTable(here.table, storage_options=options)
-    return [table.to_pyarrow_table(filters=[("kind", "=", "emission")]).num_rows]
+def by_delta_rs(here: Shop) -> list[int]:
+    return [delta_table(here.lake / NAME).to_pyarrow_table(filters=[("kind", "=", "emission")]).num_rows]
 
 
-def by_duckdb(here: Shop, server: S3Server) -> list[int]:
-    with duckdb.connect() as connection:
-        for package, name in ((duckdb_extension_httpfs, "httpfs"), (duckdb_extension_delta, "delta")):
-            extension = next(Path(package.__file__ or "").parent.rglob(f"{name}.duckdb_extension"))
-            connection.execute(f"LOAD '{extension}'")
-        connection.execute(
-            f"CREATE SECRET (TYPE s3, KEY_ID '{LOGIN['AWS_ACCESS_KEY_ID']}', REGION '{REGION}', "
-            f"SECRET '{LOGIN['AWS_SECRET_ACCESS_KEY']}', ENDPOINT '127.0.0.1:{server.port}', "
-            "URL_STYLE 'path', USE_SSL false)"
-        )
-        rows = connection.execute(f"SELECT count(*) FROM delta_scan('{here.table}') WHERE kind = 'emission'").fetchall()
+def by_duckdb(here: Shop) -> list[int]:
+    with duck(here.lake / NAME) as connection:
+        rows = connection.execute("SELECT count(*) FROM log WHERE kind = 'emission'").fetchall()
     return [count for (count,) in rows]
 
 
@@ -177,6 +158,37 @@ def test_the_service_waits_for_credentials_and_for_a_store_that_is_away(
     finally:
         proxy.heal()
         assert driver.end() is None
+
+
+def test_an_entry_that_spark_overwrites_stops_the_driver(shop, s3: S3Server, proxy: FaultProxy) -> None:
+    """Spark sees that there is no entry N --- the driver commits N --- Spark puts its own N, without a condition"""
+    here = shop(s3)
+    for start in (0, 100):
+        here.feed(start, 100)
+        here.run()
+    claimed = OperatorDriver(Wiring(spark=here.spark, application=here.application, name=NAME)).start()
+    log, foreign = here.lake / NAME, here.spark.newSession()
+    let_read(foreign, log)
+    foreign.conf.set("fs.s3a.bucket.lake.endpoint", proxy.server.endpoint)
+    foreign.conf.set("fs.s3a.impl.disable.cache", "true")
+    proxy.next("held", containing="_delta_log/0")
+    with ThreadPoolExecutor(1) as beside:
+        optimized = beside.submit(foreign.sql, f"OPTIMIZE delta.`{log.for_spark}`")
+        wait_for(lambda: entries_put(proxy), "Spark puts its entry")
+        [put] = entries_put(proxy)
+        assert not put.is_conditional
+        here.feed(200, 40)
+        wait_for(claimed.round, "a batch")
+        assert put.key.endswith(f"/{entry_key(claimed.log.version)}")
+        proxy.release()
+        optimized.result()
+    with pytest.raises(StateError, match="replaced an entry") as told:
+        claimed.round()
+    assert str(told.value.value).endswith(entry_key(claimed.log.version))
+
+
+def entries_put(proxy: FaultProxy) -> list[Request]:
+    return [request for request in list(proxy.seen) if request.kind == "PUT" and "_delta_log/0" in request.path]
 
 
 def test_no_setting_of_spark_or_file_of_the_state_has_a_secret(shop, s3: S3Server) -> None:

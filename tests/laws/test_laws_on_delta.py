@@ -22,7 +22,7 @@ from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import Operator, StepResult
 from tidegate.operators.testing.cases import Case
-from tidegate.state.delta_log.attempt_files import write_rows
+from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.compaction import Kept, compact
 
@@ -43,20 +43,8 @@ class DeltaLog:
     def commit(self, result: StepResult) -> None:
         """The batch is in the log."""
         meta = self._next("batch")
-        files = []
-        if result.changes.num_rows:
-            files.append(
-                write_rows(
-                    self._log.lake,
-                    "state",
-                    0,
-                    result.changes,
-                    batch=meta.batch,
-                    topic="in",
-                    attempt=meta.attempt,
-                    clock=0,
-                )
-            )
+        naming = Naming(self._log.format, meta.batch, meta.attempt, 0)
+        files = write_rows(self._log.lake, naming, [Rows("state", 0, result.changes)], topic="in")
         self._log.commit(meta, files)
         self._batches.append(meta.batch)
 

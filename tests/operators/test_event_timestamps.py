@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+from fractions import Fraction
+
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.operators.suppression.partitions import opened, records
 from tidegate.contracts.config import TimestampField
-from tidegate.operators.json_values.event_timestamps import REASONS, event_timestamps
+from tidegate.contracts.event_time import MAX_TIME
+from tidegate.operators.json_values.event_timestamps import OUT_OF_RANGE, REASONS, event_timestamps
 
 pytestmark = pytest.mark.fast
 
@@ -57,3 +64,23 @@ def test_the_field_decides_what_is_due_and_what_is_shown() -> None:
     assert [(row["key"], row["timestamp"]) for row in result.emissions.to_pylist()] == [(b"A", 10_000)]
     assert result.stream_time == 15_000
     assert result.rejected["cause"].to_pylist() == ["negative timestamp"]
+
+
+DIGITS = st.one_of(st.integers(0, 2**64), st.integers(2**60, 2**62), st.integers(0, 10_000))
+FRACTIONS = st.one_of(st.just(""), st.text("0123456789", min_size=1, max_size=12).map(lambda digits: f".{digits}"))
+PER_MS = {"ms": Fraction(1), "s": Fraction(1_000), "us": Fraction(1, 1_000)}
+
+
+@given(sign=st.sampled_from(["", "-"]), digits=DIGITS, fraction=FRACTIONS, unit=st.sampled_from(sorted(PER_MS)))
+@example(sign="-", digits=0, fraction=".0001", unit="s")
+@example(sign="-", digits=2**63 - 1, fraction=".5", unit="ms")
+@example(sign="-", digits=2**63, fraction="", unit="ms")
+@example(sign="", digits=2**61, fraction=".9", unit="ms")
+@example(sign="", digits=2**61 // 1_000, fraction=".693953", unit="s")
+@example(sign="", digits=2**61 // 1_000, fraction=".6930", unit="s")
+def test_a_decimal_number_is_read_exactly_and_rounded_down(sign: str, digits: int, fraction: str, unit: str) -> None:
+    text = f"{sign}{digits}{fraction}"
+    expected = math.floor(Fraction(Decimal(text)) * PER_MS[unit])
+    field = TimestampField.model_validate({"field": "at", "unit": unit})
+    [timestamp], [code] = event_timestamps(records(("A", f'{{"at": {text}}}', 5)), field)
+    assert (timestamp, code) == ((expected, 0) if abs(expected) <= MAX_TIME else (5, OUT_OF_RANGE))

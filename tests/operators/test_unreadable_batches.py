@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tidegate.contracts.operator import Operator
+from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.records import TOO_LARGE, UNREADABLE, Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
@@ -26,7 +26,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 def test_an_unreadable_record_batch_is_rejected_and_the_other_records_are_processed(case: Case) -> None:
     rows = [Row(b"a", b"1", 5, 10), Row(b"", b'{"first_offset":11}', 6, 11), Row(b"a", b"2", 7, 90)]
     records = replace(Records.from_rows(rows), unreadable=np.array([0, TOO_LARGE, 0], np.int8))
-    result = opened(operator_for(case.holding)).step(records, 0)
+    result = opened(case.holding).step(records, 0)
     assert [(row["offset"], row["cause"], row["value"]) for row in result.rejected.to_pylist()] == [
         (11, UNREADABLE[TOO_LARGE - 1], b'{"first_offset":11}')
     ]
@@ -34,10 +34,11 @@ def test_an_unreadable_record_batch_is_rejected_and_the_other_records_are_proces
     assert result.stream_time == 7
 
 
-def opened(operator: Operator):
+def opened(config: OperatorConfig):
     """Open a state of the operator, with an empty table where it reads one."""
+    operator = operator_for(config)
     state = operator.open(MemoryStorage(operator.layout))
-    if hasattr(state, "read_table"):
+    if config.reads() is not None:
         table = TableHistory(TableHistoryConfig.model_validate({"input": "t", "history_retention": "1h"}))
         state.read_table(table.open(MemoryStorage(table.layout)))
     return state

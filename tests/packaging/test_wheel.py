@@ -101,6 +101,7 @@ def test_the_core_is_installed_and_used_without_spark(wheel: Path, tmp_path: Pat
     assert refused.stderr.endswith("remedy: pip install 'tidegate[demo]'\n")
 
 
+@pytest.mark.long
 def test_set_up_and_demo_need_no_checkout(wheel: Path, tmp_path: Path) -> None:
     """Libraries are those of this environment, and kernels run as plain Python: 700 MB and two minutes less."""
     prefix, home = environment(tmp_path / "venv"), tmp_path / "empty"

@@ -25,6 +25,7 @@ class Chapter(Enum):
     LOCAL_STATE = "Local state"
     WORKERS = "Workers that stay"
     UPKEEP = "Compaction, retention, vacuum"
+    RESCALE = "Another number of partitions"
     KAFKA = "Kafka client"
     KILL_POINTS = "Kill points"
     TABLES = "Tables that are read"

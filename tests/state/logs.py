@@ -18,10 +18,11 @@ from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.records import Records, Row
 from tidegate.state.delta_log import operator_log
-from tidegate.state.delta_log.attempt_files import write_rows
+from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import oldest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.place import Place
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
 from tidegate.state.protocol_decisions import Commit, Wanted
@@ -34,7 +35,7 @@ HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000
 
 
-def new_log(path: Path) -> OperatorLog:
+def new_log(path: Path | Place) -> OperatorLog:
     """An empty log."""
     return OperatorLog.open(lake_at(path), OPERATOR, SCHEMA, create=True)
 
@@ -73,13 +74,17 @@ def rows(*texts: str) -> pa.Table:
 
 
 def files(log: OperatorLog, batch: BatchMeta, tables: Mapping[tuple[str, int], pa.Table]) -> list[DataFile]:
-    """A data file of the batch per (kind, partition)."""
-    return [
-        write_rows(
-            log.lake, kind, partition, table, batch=batch.batch, topic="t", attempt=batch.attempt, clock=batch.clock
-        )
-        for (kind, partition), table in tables.items()
-    ]
+    """The data file of the batch; in a partitioned log one per (kind, partition)."""
+    naming = Naming(log.format, batch.batch, batch.attempt, batch.clock)
+    return list(write_rows(log.lake, naming, [Rows(*part, table) for part, table in tables.items()], topic="t"))
+
+
+def a_file(
+    log: OperatorLog, kind: str, partition: int, table: pa.Table, *, batch: int, attempt: str, topic: str = "t"
+) -> DataFile:
+    """A data file of an attempt at the batch, with rows of one kind and partition."""
+    (file,) = write_rows(log.lake, Naming(log.format, batch, attempt, 0), [Rows(kind, partition, table)], topic=topic)
+    return file
 
 
 def commit_rows(log: OperatorLog, batch: int, tables: Mapping[tuple[str, int], pa.Table], **more: object) -> BatchMeta:
@@ -95,7 +100,7 @@ def compact_as(log: OperatorLog, batch: int) -> None:
     compact(log, compaction, Kept(slot=("key",)), rewind_window_ms=HOUR_MS)
 
 
-def aged_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> OperatorLog:
+def aged_log(folder: Path | Place, monkeypatch: pytest.MonkeyPatch) -> OperatorLog:
     """A log with several checkpoints and two compactions, at version 24, that begins with version 10."""
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 5)
     log = new_log(folder / OPERATOR)

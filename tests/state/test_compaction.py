@@ -17,11 +17,10 @@ from deltalake import DeltaTable
 
 from tests.hypothesis_profile import WHOLE
 from tests.lakes import entry_path
-from tests.state.logs import HOUR_MS, OPERATOR, clock_of, commit_rows, meta, new_log, reopened, rows
+from tests.state.logs import HOUR_MS, OPERATOR, a_file, clock_of, commit_rows, meta, new_log, reopened, rows
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
 from tidegate.state.delta_log import operator_log
-from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import read_files
 from tidegate.state.delta_log.delta_snapshot import load
@@ -98,8 +97,10 @@ def test_a_compaction_is_one_commit_with_its_own_batch_that_changes_no_data(log:
     actions = read_actions(log.lake, log.version) or []
     added = {a["add"]["path"]: a["add"]["dataChange"] for a in actions if "add" in a}
     removed = [a["remove"] for a in actions if "remove" in a]
-    assert [path for path, changed in added.items() if changed] == [p for p in added if "/3-" in p and p in metas(log)]
-    assert len(removed) == 4
+    assert [path for path, changed in added.items() if changed] == [
+        p for p in added if f"/{3:020d}-" in p and p in metas(log)
+    ]
+    assert len(removed) == 2
     assert not any(remove["dataChange"] for remove in removed)
 
 
@@ -257,7 +258,7 @@ def test_old_batches_are_dropped_although_a_clock_was_wrong_in_between(log: Oper
 def test_output_above_the_mark_stays_however_old_it_is(log: OperatorLog) -> None:
     for batch in (1, 2):
         commit_rows(log, batch, {("emission", 0): rows("x"), ("emission", 1): rows("x"), ("late", 0): rows("x")})
-    run(log, 3, keep=0, clock=clock_of(4), published={0: 1})
+    run(log, 3, keep=0, clock=clock_of(4), published={0: 1, 1: -1})
     assert log.batches("emission", 0) == log.batches("late", 0) == [2]
     assert log.batches("emission", 1) == [1, 2]
 
@@ -282,7 +283,7 @@ def test_an_older_driver_s_compaction_is_fenced_and_does_not_change_the_log(log:
 def test_a_failed_rewrite_leaves_no_file(log: OperatorLog) -> None:
     for batch in (1, 2):
         commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(3)})
-    before = sorted(log.place.folder.glob("kind=*/*/*"))
+    before = sorted(log.place.folder.glob("data/*"))
 
     def failing(work: Callable[[Rewrite], Rewritten], parts: Sequence[Rewrite]) -> Iterator[Rewritten]:
         for part in parts[:2]:
@@ -297,7 +298,7 @@ def test_a_failed_rewrite_leaves_no_file(log: OperatorLog) -> None:
             rewind_window_ms=HOUR_MS,
             run=failing,
         )
-    assert sorted(log.place.folder.glob("kind=*/*/*")) == before
+    assert sorted(log.place.folder.glob("data/*")) == before
 
 
 def test_a_crash_before_the_commit_of_a_compaction_changes_nothing(log: OperatorLog) -> None:
@@ -346,7 +347,7 @@ def versions(path: Path) -> list[int]:
 
 
 def data_files(log: OperatorLog) -> int:
-    return len(list(log.place.folder.glob("kind=*/partition=*/*.parquet")))
+    return len(list(log.place.folder.glob("data/*.parquet")))
 
 
 def test_nothing_is_deleted_inside_the_rewind_window(log: OperatorLog) -> None:
@@ -482,9 +483,7 @@ def test_the_version_of_a_time_is_found_by_the_entries_times(log: OperatorLog) -
 
 def orphan(log: OperatorLog, batch: int, kind: str = "state", partition: int = 0) -> Path:
     """A file of an attempt of the batch that was never committed."""
-    written = write_rows(
-        log.lake, kind, partition, changes("z=1"), batch=batch, topic="t", attempt=uuid4().hex, clock=0
-    )
+    written = a_file(log, kind, partition, changes("z=1"), batch=batch, attempt=uuid4().hex)
     return log.place.folder / written.path
 
 
@@ -501,7 +500,7 @@ def test_only_files_that_no_commit_named_are_deleted_after_seven_days(log: Opera
     for batch in range(1, 6):
         commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(2)})
     run(log, 6, clock=clock_of(6))  # the files of batches 1 to 5 are in the rewind window only
-    kept, now = sorted(log.place.folder.glob("kind=*/*/*")), clock_of(6)
+    kept, now = sorted(log.place.folder.glob("data/*")), clock_of(6)
     backdate(log, range(log.version), days=9)
     gone = [orphan(log, 3), orphan(log, 5), orphan(log, 1, "late"), orphan(log, 2, partition=1)]
     young = [orphan(log, 6), orphan(log, 7)]
@@ -526,7 +525,7 @@ def test_files_of_a_compaction_that_was_committed_as_a_later_batch_stay(log: Ope
     commit_rows(log, 5, {("state", 0): changes("y=1")})
     run(log, 6, clock=clock_of(6))
     now = now_ms(log)
-    kept = sorted(log.place.folder.glob("kind=*/*/*"))
+    kept = sorted(log.place.folder.glob("data/*"))
     backdate(log, range(log.version + 1), days=9)
     sweep_often(log, now)
     assert [path for path in kept if not path.exists()] == []
@@ -556,14 +555,15 @@ def test_each_sweep_checks_a_bounded_number_of_files_and_all_are_found_eventuall
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(orphans, "MAX_FILES", 1)
-    commit_rows(log, 1, {("state", 0): changes("a=1")})
+    commit_rows(log, 1, {("state", 0): changes("a=1")}, attempt="0")  # whose file is listed first
     backdate(log, range(2), days=9)
     found = [orphan(log, 1) for _ in range(3)]
     before = len(found)
     commit_rows(log, 2, {})
     clean_up(log, clock_ms=now_ms(log), rewind_window_ms=30 * 24 * HOUR_MS)
     assert sum(path.exists() for path in found) >= before - 1
-    sweep_often(log, now_ms(log))
+    for _ in range(9):
+        sweep_often(log, now_ms(log))
     assert not any(path.exists() for path in found)
 
 
@@ -607,17 +607,17 @@ def test_a_state_with_half_of_its_rows_dead_is_rewritten_as_a_snapshot(
 def test_a_background_compaction_rewrites_a_bounded_part_and_later_ones_the_rest(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for batch in (1, 2):
-        commit_rows(log, batch, {("state", partition): changes("a=1") for partition in range(4)})
+    for batch in range(8):
+        commit_rows(log, batch + 1, {("state", batch % 4): changes("a=1")})
     size = sum(file.size for file in log.data_files("state", 0))
     monkeypatch.setattr(compaction, "MAX_BACKGROUND_BYTES", 2 * size + size // 2)
     held = dict.fromkeys(range(4), 1)
-    turns = [compaction.plan(log, meta(log, batch), Kept(slot=("key",)), held=held) for batch in range(3, 30)]
+    turns = [compaction.plan(log, meta(log, batch), Kept(slot=("key",)), held=held) for batch in range(9, 36)]
     assert {len(parts) for parts in turns} == {2}
     assert {part.partition for parts in turns for part in parts} == {0, 1, 2, 3}
-    assert len(compaction.plan(log, meta(log, 3), Kept(slot=("key",)))) == 4, "one that is asked for takes all"
+    assert len(compaction.plan(log, meta(log, 9), Kept(slot=("key",)))) == 4, "one that is asked for takes all"
     monkeypatch.setattr(compaction, "MAX_BACKGROUND_BYTES", 1)
-    assert len(compaction.plan(log, meta(log, 3), Kept(slot=("key",)), held=held)) == 1
+    assert len(compaction.plan(log, meta(log, 9), Kept(slot=("key",)), held=held)) == 1
 
 
 # --- maintenance by others beside a compaction
@@ -701,13 +701,13 @@ def test_a_compaction_whose_files_are_gone_leaves_no_file(log: OperatorLog) -> N
     driver.plan()
     DeltaTable(str(log.place.folder)).optimize.compact()
     driver.batch()
-    there = set(log.place.folder.glob("kind=*/partition=*/*"))
+    there = set(log.place.folder.glob("data/*"))
     assert driver.planned is not None
     prepared = driver.planned[1]
     rewritten = {log.place.folder / file.path for part in prepared.parts for file in part.files}
     rewritten |= {log.place.folder / file.path for file in prepared.records}
     driver.commit()
-    assert set(log.place.folder.glob("kind=*/partition=*/*")) == there - rewritten
+    assert set(log.place.folder.glob("data/*")) == there - rewritten
 
 
 def assert_every_row_once(driver: Compactor) -> None:

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from tests.lakes import lake_at
 from tests.state.logs import aged_log
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.place import Place
 
 pytestmark = pytest.mark.fast
 
@@ -45,7 +46,7 @@ def by_delta_rs(path: Path, version: int) -> list[tuple]:
     )
 
 
-def by_tidegate(path: Path, version: int) -> list[tuple]:
+def by_tidegate(path: Path | Place, version: int) -> list[tuple]:
     at = OperatorLog.at(lake_at(path), version)
     read = pa.concat_tables(at.read(kind) for kind in ("meta", "state", "emission"))
     return plain(row.values() for row in read.select(COLUMNS).to_pylist())

@@ -106,7 +106,7 @@ def test_the_texts_have_every_field_of_a_document() -> None:
 
 def metadata_bytes(log: OperatorLog, batch: int) -> int:
     """Bytes of the newest entry and of all that its batch wrote for its metadata."""
-    rows = log.place.folder.glob(f"kind=meta/partition=-1/{batch}-*.parquet")
+    rows = log.place.folder.glob(f"data/{batch:020d}-*-meta.-1.*.parquet")
     return entry_path(log.lake, log.version).stat().st_size + sum(file.stat().st_size for file in rows)
 
 

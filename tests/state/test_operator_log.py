@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profile import sized
 from tests.lakes import checkpoint_path, entry_path, lake_at
-from tests.state.logs import OPERATOR, SCHEMA, commit_rows, files, meta, new_log, reopened, rows
+from tests.state.logs import OPERATOR, SCHEMA, a_file, commit_rows, files, meta, new_log, reopened, rows
 from tidegate.contracts.batch_metadata import Counts, is_complete
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable, UserError
-from tidegate.contracts.log_schema import log_schema
+from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.state import disk
 from tidegate.state.delta_log import operator_log
-from tidegate.state.delta_log.attempt_files import delete_attempt, folders_of, write_file, write_rows
+from tidegate.state.delta_log.attempt_files import Naming, delete_attempt, write_file
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
@@ -133,7 +133,7 @@ def test_rows_are_read_by_partition_batch_and_seq_from_a_batch_on(log: OperatorL
 def test_a_file_with_many_batches_gives_only_those_asked_for(log: OperatorLog) -> None:
     first = meta(log, 1)
     table = rows("a", "b", "c").append_column("batch", pa.array([1, 2, 3])).append_column("seq", pa.array([0, 0, 0]))
-    log.commit(first, [write_file(log.lake, "state", 0, table, batch=1, attempt=first.attempt, clock=0)])
+    log.commit(first, [write_file(log.lake, Naming(FORMAT, 1, first.attempt, 0), "state", 0, table)])
     assert keys(log.read("state", 0, after_batch=1)) == [b"b", b"c"]
 
 
@@ -150,7 +150,9 @@ def test_the_tracked_size_equals_a_recount_after_each_commit(log: OperatorLog) -
     old = commit_rows(log, 1, {("state", 0): rows("a", "b"), ("late", 0): rows("c")})
     assert old.batch == 1
     replacing = meta(log, 2)
-    log.commit(replacing, files(log, replacing, {("state", 0): rows("a")}), log.data_files("state"))
+    log.commit(
+        replacing, files(log, replacing, {("state", 0): rows("a")}), [*log.data_files("state"), *log.data_files("late")]
+    )
     assert log.size == reopened(log).size
     assert log.size.state_rows == 1
 
@@ -218,11 +220,12 @@ def test_a_handle_lists_no_folder_of_the_log_after_its_start(log: OperatorLog, m
 
 def test_checkpoints_of_delta_rs_are_read_too(log: OperatorLog) -> None:
     commit_rows(log, 1, {("state", 0): rows("a", "b"), ("late", 1): rows("c")})
-    log.commit(meta(log, 2), [], log.data_files("late"))
-    before = load(log.lake, 2)
+    commit_rows(log, 2, {("late", 1): rows("d")})
+    log.commit(meta(log, 3), [], log.data_files("late", after_batch=1))
+    before = load(log.lake, 3)
     DeltaTable(str(log.place.folder)).create_checkpoint()
     entry_path(log.lake, 0).unlink()
-    after = load(log.lake, 2)
+    after = load(log.lake, 3)
     assert (after.files, after.state_rows) == (before.files, before.state_rows)
     assert reopened(log).newest() == log.newest()
 
@@ -292,7 +295,7 @@ def test_files_of_a_failed_attempt_are_deleted_by_name(log: OperatorLog) -> None
     failed, good = meta(log, 1), meta(log, 1)
     files(log, failed, {("state", 0): rows("x"), ("late", 1): rows("y")})
     log.commit(good, files(log, good, {("state", 0): rows("a")}))
-    assert delete_attempt(log.lake, failed.batch, failed.attempt, folders_of([0, 1])) == 2
+    assert delete_attempt(log.lake, log.format, failed.batch, failed.attempt, [0, 1]) == 1
     assert keys(log.read("state")) == [b"a"]
 
 
@@ -301,7 +304,7 @@ def test_a_batch_that_fails_before_its_log_entry_is_written_leaves_no_files(
 ) -> None:
     """The disk is full when the checkpoint that is due has been written in part."""
     commit_rows(log, 1, {("state", 0): rows("a")})
-    before = sorted(log.place.folder.glob("kind=*/*/*"))
+    before = sorted(log.place.folder.glob("data/*"))
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 1)
     real = operator_log.write_checkpoint
 
@@ -314,7 +317,7 @@ def test_a_batch_that_fails_before_its_log_entry_is_written_leaves_no_files(
         worked_out = files(log, replace(attempt, batch=2), {("state", 0): rows("x"), ("late", 1): rows("y")})
         with pytest.raises(Unavailable):
             log.commit(attempt, worked_out)
-        assert sorted(log.place.folder.glob("kind=*/*/*")) == before
+        assert sorted(log.place.folder.glob("data/*")) == before
 
 
 # --- the fence
@@ -477,7 +480,7 @@ def test_data_files_and_their_folders_are_on_disk_before_the_log_names_them(
         synced.add(path.parent if path.parent.name == STAGING else path)
 
     monkeypatch.setattr(os, "fsync", noted)
-    file = write_rows(log.lake, "state", 5, rows("a"), batch=1, topic="t", attempt="x", clock=0)
+    file = a_file(log, "state", 5, rows("a"), batch=1, attempt="x")
     new = log.place.folder / file.path
     assert {log.place.folder / STAGING, new.parent, new.parent.parent, log.place.folder} <= synced
 
@@ -535,21 +538,19 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-@pytest.mark.parametrize("kind", ["state", "emission"])
-def test_a_commit_with_a_file_that_is_incomplete_for_the_driver_is_not_written(
-    log: OperatorLog, damage: str, kind: str
-) -> None:
+def test_a_commit_with_a_file_that_is_incomplete_for_the_driver_is_not_written(log: OperatorLog, damage: str) -> None:
     commit_rows(log, 1, {("state", 0): rows("a")})
     batch = meta(log, 2)
     written = files(log, batch, {("state", 0): rows("b"), ("emission", 0): rows("c")})
-    [one] = [file for file in written if file.kind == kind]
+    [one] = written
     DAMAGE[damage](log.place.folder / one.path)
     with pytest.raises(EngineError, match="is missing or incomplete on the driver's machine") as refused:
         log.commit(batch, written)
     assert one.path in str(refused.value.value)
+    assert ("bytes" in str(refused.value.value)) == (damage in ("cut short", "longer"))
     assert "same lake" in refused.value.remedy
     assert reopened(log).newest() == log.newest()
-    assert (log.version, set(log.place.folder.glob("*/*/2-*"))) == (1, set())
+    assert (log.version, set(log.place.folder.glob(f"data/{2:020d}-*"))) == (1, set())
     commit_rows(log, 2, {("state", 0): rows("b")})
 
 
@@ -622,7 +623,8 @@ def test_a_foreign_optimize_while_the_driver_runs_is_tolerated(log: OperatorLog)
     DeltaTable(str(log.place.folder)).optimize.compact()
     commit_rows(log, 3, {("state", 0): rows("d")})
     assert (log.version, keys(log.read("state"))) == (4, [b"a", b"b", b"c", b"d"])
-    assert (log.size, log.data_files("state")) == (reopened(log).size, reopened(log).data_files("state"))
+    again = reopened(log)
+    assert (log.data_files("state"), log.size) == (again.data_files("state"), again.size)
 
 
 def test_a_foreign_optimize_under_a_compaction_makes_it_start_over(log: OperatorLog) -> None:
@@ -704,7 +706,7 @@ def test_a_log_with_other_columns_is_refused(log: OperatorLog) -> None:
 
 
 def test_a_log_of_a_different_format_is_refused(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_log, "READABLE_FORMATS", (3,))
+    monkeypatch.setattr(operator_log, "READABLE_FORMATS", (4,))
     with pytest.raises(StateError, match="a different format"):
         reopened(log)
 

@@ -18,7 +18,7 @@ from tests.state.tally_operator import MemoryStorage, Tally
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.operator import Storage
 from tidegate.contracts.records import Records, Row
-from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.delta_log.data_files import DataFile, Part
 from tidegate.state.local import recovery
 from tidegate.state.local.machine import ThisMachine
 from tidegate.state.local.recovery import _turns
@@ -177,7 +177,7 @@ def test_a_rebuild_applies_the_rows_of_all_batches(driver: MiniDriver) -> None:
 
 
 def _file(first: int, last: int) -> DataFile:
-    return DataFile(path="", kind="state", partition=0, rows=1, size=1, min_batch=first, max_batch=last, written_ms=0)
+    return DataFile(path="", parts=(Part("state", 0, 1),), size=1, min_batch=first, max_batch=last, written_ms=0)
 
 
 def test_files_that_overlap_by_more_than_one_batch_are_read_together() -> None:

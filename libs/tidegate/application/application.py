@@ -49,6 +49,8 @@ class Application:
         control: str | None = CONTROL,
         takeover_after: Duration | None = None,
         trigger: Duration | None = None,
+        lake_budget: str | None = None,
+        workers_per_operator: int | None = None,
         allow: Sequence[str] = (),
         log: Literal["text", "json"] | None = None,
         telemetry_port: int | None = None,
@@ -63,7 +65,10 @@ class Application:
         stay in the logs, such as `30d`, or `forever`. `lake_options`: how to reach a lake in an object store, such as
         `region`. `state`: folder of the local state; default `state`. `control`: URL of the control database; None:
         none. `takeover_after`: how long the lease of a driver must stay without renewal before a standby takes over;
-        default: 6s in a folder, 30s in an object store. `trigger`: pause between micro-batches. `allow`: modules whose
+        default: 6s in a folder, 30s in an object store. `trigger`: pause between micro-batches while an operator keeps
+        up; default: 200ms in a folder, 5s in an object store. `lake_budget`: what requests to an object store may cost,
+        such as `1 USD/day`; default: no limit. `workers_per_operator`: how many workers an operator's partitions are on
+        at most; default: all in a folder, two or one for every 50 partitions in an object store. `allow`: modules whose
         functions operators may name as text; those of functions in this program are allowed. `log`: format of log
         lines. `telemetry_port`, `telemetry_host`: where to serve metrics and health checks; default: nowhere.
         `spark_master`, `spark_conf`: the connection to Spark.
@@ -78,6 +83,8 @@ class Application:
             "spark": _section(master=spark_master, conf=optional(spark_conf, Mapping, dict, "pass a mapping")),
             "takeover_after": takeover_after,
             "trigger": trigger,
+            "lake_budget": lake_budget,
+            "workers_per_operator": workers_per_operator,
             "allow": option_of(allow, (str, Iterable), _modules, "pass a list of names of modules") or None,
             "telemetry": _section(port=telemetry_port, host=telemetry_host),
             "log": log,
@@ -145,6 +152,7 @@ class Application:
         idle_after: Duration | None = None,
         dead_letters: str | None = None,
         rewind_window: Duration | None = None,
+        time: Literal["records"] | None = None,
     ) -> Stream:
         """Return the records of a topic, from which an operator of that name grows.
 
@@ -153,10 +161,12 @@ class Application:
         window of their key: reject them (`none`, the default) or `ignore` windows; see `windowed_stream`. `max_ahead`:
         records further ahead of the clock are rejected. `idle_after`: time on the clock without a record after which
         stream time advances on its own. `dead_letters`: topic for late and rejected records. `rewind_window`: how far
-        back the operator's log can be read.
+        back the log can be read. `time`: in a pipeline the time of each step follows that of the steps before
+        it; with `records`, as in Kafka Streams, the rows that arrive at it alone.
         """
         options = _input(topic, key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
-        stream = Definition.begun(name, ".stream", caller(), options | {"idle_after": idle_after})
+        options |= {"idle_after": idle_after, "time": _time_fault(time)}
+        stream = replace(Definition.begun(name, ".stream", caller(), options), types=_types(key, value, time))
         self._definitions.begin(stream)
         return Stream(stream, self._definitions)
 
@@ -173,6 +183,7 @@ class Application:
         idle_after: Duration | None = None,
         dead_letters: str | None = None,
         rewind_window: Duration | None = None,
+        time: Literal["records"] | None = None,
     ) -> WindowedStream:
         """Return the records of a topic whose keys have windows, such as the results of an aggregation.
 
@@ -181,7 +192,8 @@ class Application:
         options are those of `stream`.
         """
         options = _input(topic, key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
-        stream = Definition.begun(name, ".windowed_stream", caller(), options | {"idle_after": idle_after})
+        options |= {"idle_after": idle_after, "time": _time_fault(time)}
+        stream = replace(Definition.begun(name, ".windowed_stream", caller(), options), types=_types(key, value, time))
         self._definitions.begin(stream)
         return WindowedStream(stream, self._definitions)
 
@@ -217,7 +229,7 @@ class Application:
         called = _like_topic(topic) if name is None else name
         table = Definition.begun(called, ".table", caller(), options)
         self._definitions.add(table)
-        return Table(table, self._definitions)
+        return Table(table, self._definitions, value.fields if isinstance(value, Format) else None)
 
     # ---- what is checked
 
@@ -384,8 +396,8 @@ def _input(
     """Return the options that say how a topic is read."""
     return {
         "input": option_of(topic, str, lambda each: each, "name a topic as text"),
-        "key_format": optional(key, Format, _name_of, _FORMATS),
-        "value_format": optional(value, Format, _name_of, _FORMATS),
+        "key_format": optional(key, Format, _shown_as, _FORMATS),
+        "value_format": optional(value, Format, _shown_as, _FORMATS),
         "timestamp": optional(timestamp, (str, TimestampIn), _field, "name a field, or write tg.timestamp(FIELD)"),
         "windows": {"time": windows.length} if isinstance(windows, TimeWindowedKeys) else windows,
         "max_ahead": max_ahead,
@@ -397,8 +409,30 @@ def _input(
 _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 
-def _name_of(form: Format) -> str:
-    return form.name
+def _shown_as(form: Format) -> Any:
+    """Return the format in which views show keys or values; None for whole numbers, which they show as bytes."""
+    faults = faults_in(form.fields)
+    if faults:
+        return Unusable(faults[0])
+    return form.name if form.name in ("bytes", "string", "json") else None
+
+
+def _time_fault(time: object) -> Unusable | None:
+    """Return what is wrong with the time of a pipeline's steps; None if nothing is."""
+    remedy = "write time='records', or leave it out"
+    return None if time in (None, "records") else Unusable(Fault(time, "not a time of steps", remedy))
+
+
+def _types(key: Format | None, value: Format | None, time: str | None) -> dict[str, Any]:
+    """Return the types of keys and values, by which expressions read them, and the time of steps."""
+    found: dict[str, Any] = {"time": time} if time == "records" else {}
+    if isinstance(key, Format) and key.name not in ("bytes", "json"):
+        found["key"] = key.name
+    if isinstance(value, Format) and value.name == "string":
+        found["value"] = "string"
+    if isinstance(value, Format) and value.fields is not None:
+        found["value"] = {"json": as_yaml(value.fields)}
+    return found
 
 
 def _field(timestamp: str | TimestampIn) -> dict[str, str]:

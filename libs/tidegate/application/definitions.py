@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,6 +12,24 @@ from tidegate.application.options import Fault, Unusable, as_yaml, faults_in, fu
 from tidegate.application.places import Place
 from tidegate.contracts.errors import Problem, UserError
 from tidegate.contracts.naming import NAME_FORM
+
+PIPELINE = "pipeline"
+OF_THE_STREAM = frozenset(
+    {
+        "input",
+        "key_format",
+        "value_format",
+        "timestamp",
+        "windows",
+        "max_ahead",
+        "dead_letters",
+        "rewind_window",
+        "idle_after",
+    }
+)
+"""Options that say how a stream is read: of a pipeline, all steps share them."""
+
+_STEP = re.compile(r"^steps\.\d+")
 
 lines = logging.getLogger("tidegate")
 
@@ -30,12 +49,17 @@ class Call(NamedTuple):
 class Definition:
     """A named operator, or a stream without an operator yet: options as in YAML. Equal if the options are equal.
 
-    `trusted`: modules of functions that the program has named. `problems`: mistakes in the calls themselves.
-    `unusable`: the options that are left out because of them.
+    `types`: those of keys and values, which only pipelines have as options. `label`: the name of the operator's step if
+    it becomes one of a pipeline; `emits`: fields of its results, which only steps have as an option. `trusted`: modules
+    of functions that the program has named. `problems`: mistakes in the calls themselves. `unusable`: the
+    options that are left out because of them.
     """
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    types: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    label: str = field(default="", compare=False)
+    emits: Any = field(default=None, compare=False)
     trusted: frozenset[str] = frozenset()
     calls: tuple[Call, ...] = field(default=(), compare=False)
     problems: tuple[Problem, ...] = field(default=(), compare=False)
@@ -54,23 +78,98 @@ class Definition:
         shown = fault.value if isinstance(fault.value, str) else repr(fault.value)
         return cls(shown, unusable=frozenset({""})).after(verb, place, options, [fault])
 
-    def after(self, verb: str, place: Place, options: Mapping[str, Any], faults: Iterable[Fault] = ()) -> Definition:
-        """Return the definition with further options, which a call has set; those that are None are left out."""
+    def after(
+        self, verb: str, place: Place, options: Mapping[str, Any], faults: Iterable[Fault] = (), step: int | None = None
+    ) -> Definition:
+        """Return the definition with further options, which a call has set; those that are None are left out.
+
+        `step`: the step of a pipeline to which they belong, by its place.
+        """
+        at = "" if step is None else f"steps.{step}."
         given = {name: value for name, value in options.items() if value is not None}
         found = [("", fault) for fault in faults]
         found += [(name, fault) for name, value in given.items() for fault in faults_in(value)]
-        call = Call(place, verb, frozenset(given))
+        call = Call(place, verb, frozenset({f"{at}{name}" for name in given} | ({at[:-1]} if at else set())))
         functions = [function for value in given.values() for function in functions_in(value)]
         return replace(
             self,
-            options={**self.options, **as_yaml(given)},
+            options={**self.options, **as_yaml(given)} if step is None else self._with_step(step, as_yaml(given)),
             trusted=self.trusted | {function.module for function in functions},
             calls=(*self.calls, call),
             problems=(
                 *self.problems,
                 *(Problem(where=self._where(call, name), **vars(fault)) for name, fault in found),
             ),
-            unusable=self.unusable | {name for name, _ in found if name},
+            unusable=self.unusable | {f"{at}{name}" for name, _ in found if name},
+        )
+
+    def _with_step(self, at: int, options: Mapping[str, Any]) -> dict[str, Any]:
+        steps = [*self.options["steps"]]
+        return {**self.options, "steps": [*steps[:at], {**(steps[at] if at < len(steps) else {}), **options}]}
+
+    @property
+    def steps(self) -> Sequence[Mapping[str, Any]]:
+        """Return the steps of a pipeline; of anything else none."""
+        found: Sequence[Mapping[str, Any]] = self.options.get("steps", ()) if self.is_pipeline else ()
+        return found
+
+    @property
+    def is_pipeline(self) -> bool:
+        """Return whether it has several steps, or one with a name."""
+        return self.options.get("kind") == PIPELINE
+
+    def grown(
+        self, verb: str, place: Place, options: Mapping[str, Any], faults: Iterable[Fault], name: Any
+    ) -> Definition:
+        """Return the definition with a further operator: the only one of a stream, or a step of a pipeline.
+
+        `name`: of the step; None: after its verb, and the operator need not be a step.
+        """
+        label = _label(verb, options) if name is None else name
+        if name is None and "kind" not in self.options:
+            return self._alone(verb, place, options, faults, label)
+        chain = self.as_pipeline()
+        return chain.after(verb, place, {"name": label, **options}, faults, len(chain.steps))
+
+    def completed(
+        self, verb: str, place: Place, options: Mapping[str, Any], faults: Iterable[Fault], name: Any
+    ) -> Definition:
+        """Return the definition whose newest operator has further options, and the name if one is given."""
+        label = verb.lstrip(".") if name is None else name
+        if not self.is_pipeline and name is None:
+            return self._alone(verb, place, options, faults, label)
+        chain = self.as_pipeline()
+        return chain.after(verb, place, {"name": label, **options}, faults, len(chain.steps) - 1)
+
+    def amended(self, verb: str, place: Place, options: Mapping[str, Any], faults: Iterable[Fault]) -> Definition:
+        """Return the definition whose newest operator has further options, and the name that it had."""
+        return self.after(verb, place, options, faults, len(self.steps) - 1 if self.is_pipeline else None)
+
+    def newest_option(self, name: str) -> Any:
+        """Return an option of the newest operator or stateless step; None if it does not have it."""
+        return (self.steps[-1] if self.steps else self.options).get(name)
+
+    def _alone(
+        self, verb: str, place: Place, options: Mapping[str, Any], faults: Iterable[Fault], label: str
+    ) -> Definition:
+        """Return the definition of an operator that is no step yet; `emits` is an option of steps alone."""
+        emits = options.get("emits")
+        own = {name: value for name, value in options.items() if name != "emits" or isinstance(value, Unusable)}
+        return replace(self.after(verb, place, own, faults), label=label, emits=emits)
+
+    def as_pipeline(self) -> Definition:
+        """Return the definition as a pipeline; an operator becomes its first step."""
+        if self.is_pipeline:
+            return self
+        whole = {name: value for name, value in self.options.items() if name in OF_THE_STREAM}
+        own = {name: value for name, value in self.options.items() if name not in OF_THE_STREAM}
+        emits = {} if self.emits is None else {"emits": as_yaml(self.emits)}
+        steps = [{"name": self.label, **own, **emits}] if own else []
+        return replace(
+            self,
+            options={"kind": PIPELINE, **whole, **self.types, "steps": steps},
+            calls=tuple(call._replace(options=frozenset(map(_of_first_step, call.options))) for call in self.calls),
+            unusable=frozenset(map(_of_first_step, self.unusable)),
         )
 
     @property
@@ -94,17 +193,20 @@ class Definition:
         if not self.calls:
             return problem
         option = problem.where.removeprefix(f"operators.{self.name}").removeprefix(".")
-        head = option.partition(".")[0]
-        if head in self.unusable or (not head and self.unusable & {"", "kind"}):
+        paths = _paths(option)
+        if self.unusable & {*paths} or (not option and self.unusable & {"", "kind"}):
             return None
-        return replace(problem, where=self._where(self._cause_of(head), option))
+        if _STEP.fullmatch(option) and any(name.startswith(f"{option}.") for name in self.unusable):
+            return None
+        shown = _STEP.sub("", option).removeprefix(".")
+        return replace(problem, where=self._where(self._cause_of(option, paths), shown))
 
-    def _cause_of(self, option: str) -> Call:
+    def _cause_of(self, option: str, paths: Sequence[str]) -> Call:
         """Return the call that set the option; for an option that is missing, the call that began the operator."""
         if not option:  # the name is refused
             return self.calls[0]
-        named = option if option in self.options else "kind"
-        return next((call for call in reversed(self.calls) if named in call.options), self.calls[-1])
+        named = [path for path in (*paths, "kind") if any(path in call.options for call in self.calls)]
+        return next((call for call in reversed(self.calls) if named and named[0] in call.options), self.calls[-1])
 
     def without_output(self) -> Problem:
         """Return the problem that this stream has no output."""
@@ -126,6 +228,22 @@ class Definition:
 
     def _where(self, call: Call, option: str = "") -> str:
         return f"{call} of {self.name}" + (f", {option}" if option else "")
+
+
+def _label(verb: str, options: Mapping[str, Any]) -> str:
+    """Return the name of a step after its verb, and after the table that it reads."""
+    table = options.get("table")
+    return f"{verb.lstrip('.')}_{table}" if isinstance(table, str) else verb.lstrip(".")
+
+
+def _of_first_step(option: str) -> str:
+    return option if option in OF_THE_STREAM or not option else f"steps.0.{option}"
+
+
+def _paths(option: str) -> list[str]:
+    """Return the option, and what it is a part of, the longest first."""
+    parts = option.split(".")
+    return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
 class _Entry(NamedTuple):

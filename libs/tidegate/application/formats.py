@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, is_dataclass
+from dataclasses import fields as dataclass_fields
+from typing import Any, Literal, TypeAlias, get_args, get_type_hints
 
-from tidegate.application.options import Duration
+from tidegate.application.options import Duration, Fault, Unusable, faults_in
+from tidegate.contracts.errors import InvalidValue
+
+Fields: TypeAlias = "Mapping[str, Any] | type"
+"""The fields of JSON objects: `{"delay": "int64"}`, or a dataclass."""
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format of keys or values. Operators see bytes; views show keys and values in their format."""
+    """A format of keys or values. Views show them in it; filters and other expressions read them by it.
 
-    name: Literal["bytes", "string", "json"]
+    `fields`: those of JSON objects that expressions may read. An operator without such steps sees bytes.
+    """
+
+    name: Literal["bytes", "string", "json", "int16", "int32", "int64"]
+    fields: Any = field(default=None, hash=False)
 
 
 def bytes_() -> Format:
@@ -25,9 +35,63 @@ def string() -> Format:
     return Format("string")
 
 
-def json() -> Format:
-    """Return the format of JSON documents."""
-    return Format("json")
+def json(fields: Fields | None = None) -> Format:
+    """Return the format of JSON documents. `fields`: those that expressions may read, with their types.
+
+    Types are bool, int8, int16, int32, int64, float32, float64, string, json (the text of any value), and fields again.
+    In a dataclass they are bool, int, float, str, and dataclasses; a field may be None.
+    """
+    return Format("json", None if fields is None else known_fields(fields))
+
+
+def int16() -> Format:
+    """Return the format of Kafka's short: two bytes, the highest first. Views show bytes."""
+    return Format("int16")
+
+
+def int32() -> Format:
+    """Return the format of Kafka's integer: four bytes, the highest first. Views show bytes."""
+    return Format("int32")
+
+
+def int64() -> Format:
+    """Return the format of Kafka's long: eight bytes, the highest first. Views show bytes."""
+    return Format("int64")
+
+
+def known_fields(fields: Any) -> Any:
+    """Return the fields as a configuration file has them, or what is wrong with them."""
+    from tidegate.contracts.values import schema_of
+
+    found = fields_of(fields)
+    try:
+        if not faults_in(found):
+            schema_of(found)
+    except InvalidValue as problem:
+        return Unusable(Fault(fields, problem.cause, problem.remedy))
+    return found
+
+
+_OF_PYTHON = {bool: "bool", int: "int64", float: "float64", str: "string"}
+
+
+def fields_of(fields: Any) -> Any:
+    """Return the fields with the names of their types, as a configuration file has them."""
+    if isinstance(fields, Mapping):
+        return {name: fields_of(type) for name, type in fields.items()}
+    if isinstance(fields, str):
+        return fields
+    if is_dataclass(fields) and isinstance(fields, type):
+        hints = get_type_hints(fields)
+        return {each.name: fields_of(hints[each.name]) for each in dataclass_fields(fields)}
+    if isinstance(fields, Format):
+        return fields.name if fields.fields is None else fields.fields
+    present = [each for each in get_args(fields) if each is not type(None)]
+    if len(present) == 1:
+        return fields_of(present[0])
+    if isinstance(fields, type) and fields in _OF_PYTHON:
+        return _OF_PYTHON[fields]
+    return Unusable(Fault(fields, "not a type of a field", "write bool, int, float, str, or a dataclass"))
 
 
 @dataclass(frozen=True)

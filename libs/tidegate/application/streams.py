@@ -7,18 +7,19 @@ only windows can be emitted when they close, and a table has no `to`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, TypeVar, overload
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, overload
 
 from tidegate.application.aggregates import Aggregate
 from tidegate.application.definitions import Definition, Definitions
 from tidegate.application.evictors import Evictor
-from tidegate.application.formats import KafkaWindows
+from tidegate.application.formats import Fields, KafkaWindows, known_fields
 from tidegate.application.limits import EagerBound, StrictBound, TimeLimit, WindowClose, as_options, bounds_as_options
 from tidegate.application.options import Duration, Fault, Function, Unusable, function_name, option_of, optional
 from tidegate.application.places import caller
 from tidegate.application.windows import EndingWindow, Window
 from tidegate.contracts.naming import function_problem
+from tidegate.expressions.column import Column, col
 
 if TYPE_CHECKING:
     from tidegate.contracts.config import OperatorRules
@@ -46,19 +47,16 @@ class Value:
             raise AttributeError(text, name=name, obj=self)
 
 
-_STATELESS = dict.fromkeys(
-    ("filter", "map", "flat_map", "select", "where", "require", "with_columns"),
-    "Tidegate does not filter or change single records; do that where they are produced, or where results are read",
-)
-_ONE_STEP = (
-    "an operator is one step. Write its results with .to(TOPIC), and start another operator with "
-    "app.stream(TOPIC, name=...)"
-)
+Condition: TypeAlias = "str | Column"
+"""A condition in SQL: `count < 3`, or with columns: `tg.col("count") < 3`."""
+_SQL = 'write SQL as text, such as "count < 3", or columns, such as tg.col("count") < 3'
 
 
 @dataclass(frozen=True)
 class Table(Value):
-    """A table, which streams can be joined with."""
+    """A table, which streams can be joined with. `fields`: those of its values, if they are known."""
+
+    fields: Mapping[str, Any] | None = field(default=None, compare=False)
 
     others: ClassVar[Mapping[str, str]] = {
         "join": "join a stream with it: app.stream(TOPIC, name=...).join(table, how=...)",
@@ -72,57 +70,7 @@ def _topic(topic: str) -> Any:
     )
 
 
-@dataclass(frozen=True)
-class Output(Value):
-    """An operator's results. Nothing happens until they are written to a topic, or kept."""
-
-    others: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("suppress", "window", "join", "deduplicate", "apply", "count", "aggregate", *_STATELESS), _ONE_STEP
-    )
-
-    def to(self, topic: str) -> None:
-        """Register the operator; write its results to the topic, exactly once, and keep them in the lake too."""
-        self._register("to", {"output": _topic(topic)})
-
-    def keep(self) -> None:
-        """Register the operator; keep its results in the lake alone, where views show them."""
-        self._register("keep", {})
-
-    def _register(self, verb: str, options: dict[str, Any]) -> None:
-        self.definitions.add(self.definition.after(f".{verb}", caller(), options))
-
-
-@dataclass(frozen=True)
-class WindowedOutput(Output):
-    """Results whose keys have windows."""
-
-    def to(self, topic: str, *, key: KafkaWindows | None = None) -> None:
-        """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
-
-        Windows are in headers of the records; with `key=tg.kafka_windows()` they are in the bytes of the keys.
-        """
-        windows = optional(key, KafkaWindows, lambda _: "kafka", "write key=tg.kafka_windows(), or leave it out")
-        self._register("to", {"output": _topic(topic), "output_windows": windows})
-
-
-@dataclass(frozen=True)
-class WindowResults(WindowedOutput):
-    """The results of windows that end: every update, unless they are suppressed."""
-
-    def suppress(self, close: WindowClose, *bounds: StrictBound) -> WindowedOutput:
-        """Return one final result per window, emitted when it closes; `bounds` limit how many windows are open."""
-        options, faults = bounds_as_options(bounds)
-        if not isinstance(close, WindowClose):
-            faults.append(Fault(close, "not the close of a window", "write .suppress(tg.window_close())"))
-        elif close.grace is not None:
-            faults.append(Fault(str(close.grace), "the windows have a grace already", "write tg.window_close()"))
-        if self.definition.options.get("emit") == "on_time":
-            faults.append(Fault("on_time", "a final result leaves once, when its window closes", "remove emit"))
-        final = {"emit": "final", **options}
-        return WindowedOutput(self.definition.after(".suppress", caller(), final, faults), self.definitions)
-
-
-Results = TypeVar("Results", bound=Output)
+Results = TypeVar("Results", bound="Output | WindowedOutput")
 
 
 @dataclass(frozen=True)
@@ -142,13 +90,14 @@ class Windowed(Value, Generic[Results]):
     def count(
         self,
         *,
+        name: str | None = None,
         emit: Literal["updates", "on_time"] | None = None,
         every: int | None = None,
         evictor: Evictor | None = None,
         retention: Duration | None = None,
     ) -> Results:
         """Return the number of records of each key and window; the options are those of `aggregate`."""
-        return self._results(".count", {"count": True}, (), emit, every, evictor, retention)
+        return self._results(".count", {"count": True}, (), name, emit, every, evictor, retention)
 
     @overload
     def aggregate(
@@ -156,6 +105,8 @@ class Windowed(Value, Generic[Results]):
         function: Function,
         /,
         *,
+        name: str | None = None,
+        emits: Fields | None = None,
         emit: Literal["updates", "on_time"] | None = None,
         every: int | None = None,
         evictor: Evictor | None = None,
@@ -166,47 +117,61 @@ class Windowed(Value, Generic[Results]):
     def aggregate(
         self,
         *aggregates: Aggregate,
+        name: str | None = None,
         emit: Literal["updates", "on_time"] | None = None,
         every: int | None = None,
         evictor: Evictor | None = None,
         retention: Duration | None = None,
+        **fields: Aggregate,
     ) -> Results: ...
 
     def aggregate(
         self,
         *aggregates: Any,
+        name: str | None = None,
+        emits: Any = None,
         emit: Literal["updates", "on_time"] | None = None,
         every: int | None = None,
         evictor: Evictor | None = None,
         retention: Duration | None = None,
+        **fields: Any,
     ) -> Results:
         """Return what is computed of the records of each key and window: aggregates, or what a function computes.
 
+        `fields`: aggregates by the names of the fields that they become: `n=tg.count(), worst=tg.max("delay")`. `name`:
+        of the step; default: `aggregate`. `emits`: the fields of what a function computes, if steps behind read them.
         `emit`: `updates`, every change (default); `on_time`, when the window ends, then every change. `every`: instead
         of `emit`, a result after every so many records of the window. `evictor`: which elements a window loses when a
         result is emitted. `retention`: how long windows are kept, from their start (sessions: from their end); default:
         until they close.
         """
+        parts = (*aggregates, *fields.values())
         computed: Any = {
             (each.name if isinstance(each, Aggregate) else "function"): (
                 each.option if isinstance(each, Aggregate) else _function(each)
             )
-            for each in aggregates
+            for each in parts
         }
-        twice = [] if len(computed) == len(aggregates) else [_given_twice(aggregates)]
-        if not aggregates:
+        twice = [] if len(computed) == len(parts) else [_given_twice(parts)]
+        if not parts:
             computed = Unusable(Fault(".aggregate()", "nothing to compute", _AGGREGATES))
-        return self._results(".aggregate", computed, twice, emit, every, evictor, retention)
+        results = self._results(".aggregate", computed, twice, name, emit, every, evictor, retention, emits)
+        own = {each.name: each for each in aggregates if isinstance(each, Aggregate)} if fields else {}
+        named = {field: col(each.name) for field, each in {**own, **fields}.items() if isinstance(each, Aggregate)}
+        selected: Any = results.select(**named) if named else results
+        return selected  # type: ignore[no-any-return]  # of the same type
 
     def _results(
         self,
         verb: str,
         aggregate: dict[str, Any] | Unusable,
         faults: Iterable[Fault],
+        name: str | None,
         emit: str | None,
         every: int | None,
         evictor: Evictor | None,
         retention: Duration | None,
+        emits: Fields | None = None,
     ) -> Results:
         options = {
             "aggregate": aggregate,
@@ -216,8 +181,9 @@ class Windowed(Value, Generic[Results]):
                 evictor, Evictor, lambda each: dict(each.options), "write an evictor, such as tg.newest(100)"
             ),
             "retention": retention,
+            "emits": optional(emits, object, known_fields, _FIELDS),
         }
-        return self.results(self.definition.after(verb, caller(), options, faults), self.definitions)
+        return self.results(self.definition.completed(verb, caller(), options, faults, name), self.definitions)
 
 
 _AGGREGATES = "write tg.count(), tg.sum(FIELD) and so on, or pass a function, or its name as text: module:function"
@@ -239,10 +205,11 @@ def _given_twice(aggregates: Iterable[Any]) -> Fault:
 
 @dataclass(frozen=True)
 class Source(Value, Generic[Results]):
-    """The records of a topic, from which one operator grows."""
+    """Rows from which operators grow: the records of a topic, or the results of a step."""
 
     others: ClassVar[Mapping[str, str]] = {
-        **_STATELESS,
+        "where": "write .filter(CONDITION)",
+        **dict.fromkeys(("map", "flat_map"), "write .with_columns(NAME=EXPRESSION) or .select(NAME=EXPRESSION)"),
         **dict.fromkeys(
             ("to", "keep"), "call a method that defines an operator first, such as .suppress(tg.time_limit(...))"
         ),
@@ -253,6 +220,26 @@ class Source(Value, Generic[Results]):
         ),
     }
 
+    def filter(self, condition: Condition) -> Self:
+        """Return the rows for which the condition is true. The time of the others still counts."""
+        return self._stateless(".filter", {"filter": _sql(condition)})
+
+    def require(self, condition: Condition, reason: str) -> Self:
+        """Return the rows for which the condition is true. The others are rejected and move no time."""
+        return self._stateless(".require", {"require": _sql(condition), "reason": reason})
+
+    def with_columns(self, **fields: Condition) -> Self:
+        """Return the rows with further fields in their values, or with others in place of fields of the same names."""
+        return self._stateless(".with_columns", {"with_columns": {name: _sql(each) for name, each in fields.items()}})
+
+    def select(self, **fields: Condition) -> Self:
+        """Return the rows with values that have these fields alone."""
+        return self._stateless(".select", {"select": {name: _sql(each) for name, each in fields.items()}})
+
+    def _stateless(self, verb: str, options: dict[str, Any]) -> Self:
+        chain = self.definition.as_pipeline()
+        return replace(self, definition=chain.after(verb, caller(), options, (), len(chain.steps)))
+
     def join(
         self,
         table: Table,
@@ -262,6 +249,8 @@ class Source(Value, Generic[Results]):
         wait_for_table: Duration | None = None,
         before_history: Literal["stop", "join"] | None = None,
         joiner: Function | None = None,
+        emits: Fields | None = None,
+        name: str | None = None,
     ) -> Results:
         """Return each record joined with the version of the table that was valid at its timestamp (KIP-923).
 
@@ -269,7 +258,8 @@ class Source(Value, Generic[Results]):
         `grace`: how long, in stream time, a record waits for the table's version. `wait_for_table`: how long, on the
         clock, it then waits at most for a table that is behind; default: until that has caught up. `before_history`:
         what to do before the table's history: `stop` (default) or `join` what is still known. `joiner`: a function that
-        computes the values; default: `{"stream": ..., "table": ...}`.
+        computes the values; default: `{"stream": ..., "table": ...}`. `emits`: the fields of the joiner's values, if
+        steps behind read them. `name`: of the step; default: `join_TABLE`.
         """
         options = {
             "kind": "stream_table_join",
@@ -281,27 +271,35 @@ class Source(Value, Generic[Results]):
             "wait_for_table": wait_for_table,
             "before_history": before_history,
             "joiner": function_name(joiner),
+            "emits": optional(emits, object, known_fields, _FIELDS),
         }
-        return self._grown(".join", options)
+        if emits is None and joiner is None and isinstance(table, Table):
+            options["emits"] = table.fields
+        return self._grown(".join", options, (), name)
 
     @overload
-    def deduplicate(self, *bounds: StrictBound, within: Literal["forever"]) -> Output: ...
+    def deduplicate(self, *bounds: StrictBound, within: Literal["forever"], name: str | None = None) -> Output: ...
 
     @overload
-    def deduplicate(self, *bounds: StrictBound, within: Duration, grace: Duration) -> Output: ...
+    def deduplicate(
+        self, *bounds: StrictBound, within: Duration, grace: Duration, name: str | None = None
+    ) -> Output: ...
 
-    def deduplicate(self, *bounds: StrictBound, within: Duration, grace: Duration | None = None) -> Output:
+    def deduplicate(
+        self, *bounds: StrictBound, within: Duration, grace: Duration | None = None, name: str | None = None
+    ) -> Output:
         """Return the first record of each key at once, and drop its duplicates.
 
         `within`: records of a key that are less than this apart, in event time, are duplicates of the one that came
         first; `forever`: all later ones are. `grace`: how far behind stream time a record is accepted, with a time in
-        `within`. `bounds` limit how many keys are remembered; default: nothing does.
+        `within`. `bounds` limit how many keys are remembered; default: nothing does. `name`: of the step; default:
+        `deduplicate`.
         """
         given, faults = bounds_as_options(bounds)
         options = {"kind": "deduplicate", "within": within, "grace": grace, **given}
-        return Output(self.definition.after(".deduplicate", caller(), options, faults), self.definitions)
+        return Output(self.definition.grown(".deduplicate", caller(), options, faults, name), self.definitions)
 
-    def apply(self, rules: OperatorRules) -> Results:
+    def apply(self, rules: OperatorRules, *, name: str | None = None) -> Results:
         """Return the results of an operator of any kind, by its rules.
 
         Rules also hold what is said of a stream, such as its timestamps: where both say it, the rules count.
@@ -310,21 +308,21 @@ class Source(Value, Generic[Results]):
 
         kind = option_of(rules, OperatorRules, lambda each: each.kind, "pass rules, such as tg.SuppressionRules(...)")
         options = rules.model_dump(mode="json", exclude_unset=True) if isinstance(rules, OperatorRules) else {}
-        return self._grown(".apply", {**options, "kind": kind})
+        return self._grown(".apply", {**options, "kind": kind}, (), name)
 
-    def _suppressed(self, limits: Iterable[Any], others: dict[str, Any]) -> Results:
+    def _suppressed(self, limits: Iterable[Any], others: dict[str, Any], name: str | None) -> Results:
         options, faults = as_options(limits)
-        return self._grown(".suppress", {"kind": "suppression", **options, **others}, faults)
+        return self._grown(".suppress", {"kind": "suppression", **options, **others}, faults, name)
 
-    def _grown(self, verb: str, options: dict[str, Any], faults: Iterable[Fault] = ()) -> Results:
-        return self._output(self.definition.after(verb, caller(), options, faults), self.definitions)
+    def _grown(self, verb: str, options: dict[str, Any], faults: Iterable[Fault], name: str | None) -> Results:
+        return self._output(self.definition.grown(verb, caller(), options, faults, name), self.definitions)
 
     def _output(self, definition: Definition, definitions: Definitions) -> Results:
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Stream(Source[Output]):
+class Stream(Source["Output"]):
     """The records of a topic, by key."""
 
     def suppress(
@@ -333,17 +331,18 @@ class Stream(Source[Output]):
         timer: Literal["first_update", "last_update"] | None = None,
         bytes_of: Literal["value", "record"] | None = None,
         max_lateness: Duration | None = None,
+        name: str | None = None,
     ) -> Output:
         """Return the newest record of each key, held until a limit is reached (KIP-328).
 
         `timer`: from when a time limit counts: a key's first held timestamp (default) or its latest. `bytes_of`: which
         bytes `max_bytes` counts: values (default) or whole records. `max_lateness`: records further behind stream time
-        are late; default: none is.
+        are late; default: none is. `name`: of the step; default: `suppress`.
         """
-        return self._suppressed(limits, {"timer": timer, "bytes_of": bytes_of, "max_lateness": max_lateness})
+        return self._suppressed(limits, {"timer": timer, "bytes_of": bytes_of, "max_lateness": max_lateness}, name)
 
-    @overload
-    def window(self, window: EndingWindow) -> Windowed[WindowResults]: ...
+    @overload  # a window of unknown type has results of the other one, which has fewer methods
+    def window(self, window: EndingWindow) -> Windowed[WindowResults]: ...  # type: ignore[overload-overlap]
 
     @overload
     def window(self, window: Window) -> Windowed[Output]: ...
@@ -355,20 +354,26 @@ class Stream(Source[Output]):
             "window": option_of(window, Window, lambda each: dict(each.options), _WINDOWS),
         }
         endless = isinstance(window, Window) and not isinstance(window, EndingWindow)
-        results: type[Output] = Output if endless else WindowResults
-        return Windowed(self.definition.after(".window", caller(), options), self.definitions, results)
+        results: type[Any] = Output if endless else WindowResults
+        definition = self.definition.grown(".window", caller(), options, (), None)
+        return Windowed(definition, self.definitions, results)
 
     def _output(self, definition: Definition, definitions: Definitions) -> Output:
         return Output(definition, definitions)
 
 
 @dataclass(frozen=True)
-class WindowedStream(Source[WindowedOutput]):
+class WindowedStream(Source["WindowedOutput"]):
     """The records of a topic whose keys have windows."""
 
     @overload
     def suppress(
-        self, close: WindowClose, /, *bounds: StrictBound, bytes_of: Literal["value", "record"] | None = None
+        self,
+        close: WindowClose,
+        /,
+        *bounds: StrictBound,
+        bytes_of: Literal["value", "record"] | None = None,
+        name: str | None = None,
     ) -> WindowedOutput: ...
 
     @overload
@@ -378,6 +383,7 @@ class WindowedStream(Source[WindowedOutput]):
         timer: Timer | None = None,
         bytes_of: Literal["value", "record"] | None = None,
         max_lateness: Duration | None = None,
+        name: str | None = None,
     ) -> WindowedOutput: ...
 
     def suppress(
@@ -386,13 +392,119 @@ class WindowedStream(Source[WindowedOutput]):
         timer: Timer | None = None,
         bytes_of: Literal["value", "record"] | None = None,
         max_lateness: Duration | None = None,
+        name: str | None = None,
     ) -> WindowedOutput:
         """Return the newest record of each window of a key, held until a limit is reached or the window closes.
 
         With `tg.window_close()` each window has one result, and bounds never emit early. The options are those of
         `Stream.suppress`; here a time limit counts from the window's end, unless `timer` says otherwise.
         """
-        return self._suppressed(limits, {"timer": timer, "bytes_of": bytes_of, "max_lateness": max_lateness})
+        return self._suppressed(limits, {"timer": timer, "bytes_of": bytes_of, "max_lateness": max_lateness}, name)
 
     def _output(self, definition: Definition, definitions: Definitions) -> WindowedOutput:
         return WindowedOutput(definition, definitions)
+
+
+@dataclass(frozen=True)
+class Output(Stream):
+    """A step's results: further steps grow from them, or they are written to a topic, or kept."""
+
+    others: ClassVar[Mapping[str, str]] = {
+        name: remedy for name, remedy in Source.others.items() if name not in ("to", "keep")
+    }
+
+    def to(self, topic: str) -> None:
+        """Register the operator; write its results to the topic, exactly once, and keep them in the lake too."""
+        _register(self, "to", {"output": _topic(topic)})
+
+    def keep(self) -> None:
+        """Register the operator; keep its results in the lake alone, where views show them."""
+        _register(self, "keep", {})
+
+
+@dataclass(frozen=True)
+class WindowedOutput(WindowedStream):
+    """A step's results whose keys have windows."""
+
+    others: ClassVar[Mapping[str, str]] = {
+        "window": "its keys have windows already; write the results to a topic, and begin another operator with it",
+        **{name: remedy for name, remedy in Source.others.items() if name not in ("to", "keep")},
+    }
+
+    def to(self, topic: str, *, key: KafkaWindows | None = None) -> None:
+        """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
+
+        Windows are in headers of the records; with `key=tg.kafka_windows()` they are in the bytes of the keys.
+        """
+        windows = optional(key, KafkaWindows, lambda _: "kafka", "write key=tg.kafka_windows(), or leave it out")
+        _register(self, "to", {"output": _topic(topic), "output_windows": windows})
+
+    def keep(self) -> None:
+        """Register the operator; keep its results in the lake alone, where views show them."""
+        _register(self, "keep", {})
+
+
+def _register(results: Value, verb: str, options: dict[str, Any]) -> None:
+    results.definitions.add(results.definition.after(f".{verb}", caller(), options))
+
+
+@dataclass(frozen=True)
+class WindowResults(WindowedOutput):
+    """The results of windows that end: every update, unless they are suppressed."""
+
+    @overload
+    def suppress(
+        self,
+        close: WindowClose,
+        /,
+        *bounds: StrictBound,
+        bytes_of: Literal["value", "record"] | None = None,
+        name: str | None = None,
+    ) -> WindowedOutput: ...
+
+    @overload
+    def suppress(
+        self,
+        *limits: TimeLimit | EagerBound | StrictBound,
+        timer: Timer | None = None,
+        bytes_of: Literal["value", "record"] | None = None,
+        max_lateness: Duration | None = None,
+        name: str | None = None,
+    ) -> WindowedOutput: ...
+
+    def suppress(
+        self,
+        *limits: Any,
+        timer: Timer | None = None,
+        bytes_of: Literal["value", "record"] | None = None,
+        max_lateness: Duration | None = None,
+        name: str | None = None,
+    ) -> WindowedOutput:
+        """Return the newest result of each window, held until a limit is reached or the window closes.
+
+        `tg.window_close()` without a name is no step of its own: the windows emit one final result each, and `bounds`
+        limit how many are open. With a name the suppression has a buffer of its own, which views show.
+        """
+        others = {"timer": timer, "bytes_of": bytes_of, "max_lateness": max_lateness}
+        alone = name is None and not any(others.values()) and self.definition.newest_option("window") is not None
+        if alone and not any(isinstance(each, TimeLimit | EagerBound) for each in limits):
+            return self._final(*limits)
+        return self._suppressed(limits, others, name)
+
+    def _final(self, close: Any = None, *bounds: Any) -> WindowedOutput:
+        options, faults = bounds_as_options(bounds)
+        if not isinstance(close, WindowClose):
+            faults.append(Fault(close, "not the close of a window", "write .suppress(tg.window_close())"))
+        elif close.grace is not None:
+            faults.append(Fault(str(close.grace), "the windows have a grace already", "write tg.window_close()"))
+        if self.definition.newest_option("emit") == "on_time":
+            faults.append(Fault("on_time", "a final result leaves once, when its window closes", "remove emit"))
+        final = {"emit": "final", **options}
+        return WindowedOutput(self.definition.amended(".suppress", caller(), final, faults), self.definitions)
+
+
+_FIELDS = "write {NAME: TYPE}, or pass a dataclass"
+
+
+def _sql(condition: object) -> Any:
+    return option_of(condition, (str, Column), str, _SQL)

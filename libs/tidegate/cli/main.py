@@ -33,6 +33,7 @@ COMMANDS = {
     "flush": ("tidegate.cli.operate.flush", "Emit everything that an operator holds, immediately."),
     "redrive": ("tidegate.cli.repair.redrive", "Send late and rejected records back to the input topic."),
     "skip": ("tidegate.cli.repair.skip", "Continue after records that were deleted before they were read."),
+    "rescale": ("tidegate.cli.repair.rescale", "Continue with another number of partitions, with all state."),
     "settle": ("tidegate.cli.repair.settle", "Record whether output was published, if Kafka no longer knows."),
     "doctor": ("tidegate.cli.repair.doctor", "Diagnose problems around an application and suggest fixes."),
     "db": ("tidegate.cli.repair.db", "Manage the control database."),

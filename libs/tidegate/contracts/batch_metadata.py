@@ -113,7 +113,8 @@ class PartitionChange:
     """What one batch did in a partition.
 
     `opened`: it left a transaction to be committed in Kafka. `recovered`: how the local state was recovered, if it did
-    not simply continue. `gate`: of a reader, the event time up to which the table was complete, ms.
+    not simply continue. `gate`: of a reader, the event time up to which the table was complete, ms. `ledger`: of a
+    pipeline, what became of the rows at each step.
     """
 
     counts: Counts
@@ -121,6 +122,7 @@ class PartitionChange:
     opened: bool = False
     recovered: str | None = None
     gate: int | None = None
+    ledger: dict[str, Counts] = field(default_factory=dict)
 
     @property
     def open_until(self) -> int:
@@ -146,7 +148,7 @@ class BatchMeta:
     epoch: int
     batch: int
     attempt: str
-    action: str  # claim, apply, batch, idle, flush, compaction, skip, settle
+    action: str  # claim, apply, batch, idle, flush, compaction, skip, settle, rescale
     clock: int
     config: str
     input: str = ""  # the input's name in the log
@@ -177,7 +179,8 @@ class BatchMeta:
 
     def to_json(self) -> str:
         """Return all metadata as one line of JSON; inverse of `from_json`."""
-        return _one_line(_document_of(self, self.partitions))
+        document = _document_of(self, self.partitions)
+        return _one_line({name: said for name, said in document.items() if said or name not in _OF_PIPELINES})
 
     @classmethod
     def from_json(cls, text: str) -> BatchMeta:
@@ -227,8 +230,12 @@ _NAMES = (
     "totals", "measures", "opened", "snapshot", "output", "active", "advanced", "compacted", "measured",
     "figures", "skips", "recorded", "inputs", "published_from", "dead_letters", "dead_letters_from",
     "skipped", "settled", "recovered", "settings", "applied", "remembered", "readers", "floor", "needs", "gates",
+    "ledger",
 )  # fmt: skip
 """The fields of a document, in their order."""
+
+_OF_PIPELINES = {"ledger"}
+"""Fields that other operators' documents do not have."""
 
 _OF_CHANGES = {
     "counts": dict[int, Counts],
@@ -236,6 +243,7 @@ _OF_CHANGES = {
     "opened": tuple[int, ...],
     "recovered": dict[int, str],
     "gates": dict[int, int],
+    "ledger": dict[int, dict[str, Counts]],
 }
 """The types of the fields that hold the batch's own changes per partition."""
 
@@ -293,6 +301,7 @@ def _document_of_changes(changed: Mapping[int, PartitionChange]) -> Document:
         "opened": [partition for partition, change in changed.items() if change.opened],
         "recovered": {p: change.recovered for p, change in changed.items() if change.recovered is not None},
         "gates": {p: change.gate for p, change in changed.items() if change.gate is not None},
+        "ledger": {p: change.ledger for p, change in changed.items() if change.ledger},
     }
 
 
@@ -334,6 +343,7 @@ def _change_of(said: Document, partition: int, counts: Counts) -> PartitionChang
         opened=partition in said.get("opened", ()),
         recovered=said.get("recovered", {}).get(partition),
         gate=said.get("gates", {}).get(partition),
+        ledger=said.get("ledger", {}).get(partition, {}),
     )
 
 

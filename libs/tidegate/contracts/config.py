@@ -11,7 +11,18 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias, TypeVar, get_args, get_origin
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     AfterValidator,
@@ -43,6 +54,11 @@ from tidegate.contracts.naming import (
     topic_problem,
 )
 from tidegate.contracts.validation import problems_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.contracts.values import Values
 
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
@@ -214,6 +230,21 @@ class OperatorRules(Config):
         """Return the table that this operator reads, or None."""
         return None
 
+    def results(self, values: Values, emits: pa.Schema | None) -> Values:
+        """Return what is known of the results' values if the input has these: the same, unless the kind makes others.
+
+        `emits`: the fields that only its user knows: of what a function returns, or of a table's values.
+        """
+        return values
+
+    def hold(self, length: int | None) -> int | None:
+        """Return how far the time marks that the operator passes on stay behind its stream time, ms.
+
+        `length`: that of the windows in the keys of its input; None: unknown. Return None if it passes no marks on, so
+        that its results alone move time behind it: the default.
+        """
+        return None
+
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return, per live option, why state held under `before` cannot continue under this configuration.
 
@@ -244,7 +275,7 @@ Windows: TypeAlias = Annotated[
 OutputWindows = Literal["headers", "kafka"]
 
 
-def _check_output_windows(output: OutputWindows, info: ValidationInfo) -> OutputWindows:
+def check_output_windows(output: OutputWindows, info: ValidationInfo) -> OutputWindows:
     """Refuse `kafka` where Kafka's windowed keys cannot be written."""
     windows = info.data.get("windows")
     if output == "kafka" and windows in ("none", "ignore"):
@@ -257,7 +288,7 @@ def _check_output_windows(output: OutputWindows, info: ValidationInfo) -> Output
     return output
 
 
-InputWindowsInOutput = Annotated[OutputWindows, AfterValidator(_check_output_windows)]
+InputWindowsInOutput = Annotated[OutputWindows, AfterValidator(check_output_windows)]
 """How an output names the windows that its input names; a field behind `windows`."""
 
 
@@ -386,16 +417,40 @@ _OF_KEYS = {"input": {"windows": "windows", "of": "key_format"}, "output": {"win
 def flatten_topics(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return an operator's raw configuration with topics as plain names and their `key` entries as options.
 
-    A topic that is described in another form stays as it is; it is refused when the configuration is read.
+    A pipeline may describe the types of its input's keys and values with the topic, and its output as the last step. A
+    topic that is described in another form stays as it is; it is refused when the configuration is read.
     """
-    flat = dict(raw)
+    flat = _without_types(_without_sink(raw))
     for side, options in _OF_KEYS.items():
-        topic = raw.get(side)
+        topic = flat.get(side)
         if isinstance(topic, Mapping) and {"topic"} <= set(topic) <= {"topic", "key"}:
             key = topic.get("key", {})
             if isinstance(key, Mapping) and set(key) <= set(options) and not {options[name] for name in key} & set(raw):
                 flat |= {side: topic["topic"]} | {options[name]: value for name, value in key.items()}
     return flat
+
+
+def _without_sink(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration with the last step `{to: TOPIC, key: kafka_windows}` as the output."""
+    steps = raw.get("steps")
+    last = steps[-1] if isinstance(steps, list) and steps else None
+    if not isinstance(last, Mapping) or not {"to"} <= set(last) <= {"to", "key"} or "output" in raw:
+        return dict(raw)
+    if last.get("key", "kafka_windows") != "kafka_windows":
+        return dict(raw)
+    windows = {"output_windows": "kafka"} if "key" in last else {}
+    return {**raw, "steps": raw["steps"][:-1], "output": last["to"], **windows}
+
+
+def _without_types(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration with the types of a pipeline's input beside the name of its topic."""
+    topic = raw.get("input")
+    if "steps" not in raw or not isinstance(topic, Mapping) or not set(topic) <= {"topic", "key", "value"}:
+        return dict(raw)
+    types = {side: topic[side] for side in ("key", "value") if isinstance(topic.get(side), str) or side == "value"}
+    types = {side: type for side, type in types.items() if side in topic and side not in raw}
+    left = {name: value for name, value in topic.items() if name not in types}
+    return {**raw, "input": left["topic"] if set(left) == {"topic"} else left, **types}
 
 
 class OperatorConfig(OperatorRules):

@@ -39,6 +39,8 @@ KillPoint = Literal[
     "before_compaction_commit",
     "after_compaction_commit",
     "during_idle_advance",
+    "before_rescale_commit",
+    "after_rescale_commit",
 ]
 
 STOPPING_S = 1.0

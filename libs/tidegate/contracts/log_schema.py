@@ -11,15 +11,29 @@ from typing import Literal
 
 import pyarrow as pa
 
-FORMAT = 2
-READABLE_FORMATS = (1, 2)
-"""In format 1 all metadata is complete. A claim takes over such a log, which has format 2 from then on."""
+FORMAT = 3
+"""The format of a new log."""
+
+PARTITIONED_FORMAT = 2
+"""The newest format in which each kind and partition has a folder and files of its own, as Delta partition columns.
+
+In format 1, in addition, all metadata is complete. A claim takes over such a log, which has format 2 from then on.
+"""
+
+READABLE_FORMATS = (1, 2, 3)
 
 META_PARTITION = -1
 """Partition of `meta` rows, which belong to no Kafka partition."""
 
+STEP_TOPIC = "step:"
+"""How `topic` of late and rejected rows begins that a step within a pipeline refused; the step's name follows.
+
+No topic of Kafka has such a name. These rows are no records of the input.
+"""
+
 Kind = Literal["meta", "state", "emission", "late", "rejected"]
-PARTITION_COLUMNS = ["kind", "partition"]
+PART_COLUMNS = ["kind", "partition"]
+"""The columns that say whose rows they are: in format 3 ordinary columns, before that Delta partition columns."""
 
 _COMMON = [
     pa.field("batch", pa.int64()),  # the batch that wrote the row; compaction keeps it
@@ -39,6 +53,19 @@ _COMMON = [
 ]
 
 
-def log_schema(operator_columns: Iterable[pa.Field] = ()) -> pa.Schema:
-    """Return the schema of an operator's log: partition columns, common columns, then the operator's own columns."""
-    return pa.schema([pa.field("kind", pa.string()), pa.field("partition", pa.int32()), *_COMMON, *operator_columns])
+def is_partitioned(log_format: int) -> bool:
+    """Return whether a log of the format has files of its own for each kind and partition, in folders."""
+    return log_format <= PARTITIONED_FORMAT
+
+
+def format_from_claim(log_format: int) -> int:
+    """Return the format of a log after a claim: files of partitioned logs lack columns, so these stay partitioned."""
+    # rule: format-upgrade/kept
+    return PARTITIONED_FORMAT if is_partitioned(log_format) else FORMAT
+
+
+def log_schema(operator_columns: Iterable[pa.Field] = (), *, log_format: int = FORMAT) -> pa.Schema:
+    """Return the schema of an operator's log: whose rows they are, common columns, then the operator's own columns."""
+    part = [pa.field("kind", pa.string()), pa.field("partition", pa.int32())]
+    step = [] if is_partitioned(log_format) else [pa.field("step", pa.string())]  # of a pipeline; null: the only step
+    return pa.schema([*part, *step, *_COMMON, *operator_columns])

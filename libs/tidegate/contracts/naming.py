@@ -111,6 +111,10 @@ def app_transaction_id(operator: str) -> str:
     return f"tidegate/{operator}"
 
 
-def data_folder(kind: str, partition: int) -> str:
-    """Return the folder of a log's data files, relative to the log."""
+MIXED_FOLDER = "data"
+"""The folder of all data files of a log of format 3, relative to the log."""
+
+
+def partition_folder(kind: str, partition: int) -> str:
+    """Return the folder of the data files of one kind and partition in a partitioned log, relative to the log."""
     return f"kind={kind}/partition={partition}"

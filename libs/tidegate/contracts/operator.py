@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.event_time import ALWAYS
+from tidegate.contracts.flow import Passage
 from tidegate.contracts.records import Records
 
 Array = npt.NDArray[Any]
@@ -78,7 +79,10 @@ class StepResult:
 
     `stopped_at` is the offset before which a limit stopped the batch, `stopped_by` the option that sets the limit.
     `floor`, for a history: the first time from which all versions are kept. `needs`, for a reader of a table: the
-    earliest time that it may still look up.
+    earliest time that it may still look up. `passage`: how the batch moved stream time; time marks are made of it.
+
+    Of a pipeline, `ledger` has what became of the rows at each step. Its tables have a column `step`; its outputs also
+    `source`, and late and rejected rows `topic`, where they did not arrive in the input.
     """
 
     emissions: pa.Table
@@ -93,6 +97,8 @@ class StepResult:
     measures: dict[str, int] = field(default_factory=dict)
     floor: int | None = None
     needs: int | None = None
+    passage: Passage | None = field(default=None, compare=False, repr=False)
+    ledger: Mapping[str, Counts] = field(default_factory=dict)
 
 
 class OperatorState(Protocol):
@@ -151,13 +157,36 @@ class ReadTable(OperatorState, Protocol):
         ...
 
 
+Slot = tuple[str, ...] | Mapping[str | None, tuple[str, ...]]
+"""The columns that identify a changelog slot; of a pipeline, those of each step's rows, by step.
+
+The rows of step None are the pipeline's own.
+"""
+
+
+@dataclass(frozen=True)
+class OffsetColumns:
+    """The columns of state rows that hold offsets, beside `offset`.
+
+    `plain`: an offset, or a negative number that is none. `complemented`: an offset, or the complement of one.
+    """
+
+    plain: tuple[str, ...] = ()
+    complemented: tuple[str, ...] = ()
+
+
 class Operator(Protocol):
     """A kind of operator with its configuration."""
 
     kind: str
     layout: Layout
     columns: tuple[pa.Field, ...]  # its own columns in the log's schema
-    slot: tuple[str, ...]  # the columns that identify a changelog slot
+    offset_columns: OffsetColumns  # which columns of its state rows hold offsets
+
+    @property
+    def slot(self) -> Slot:
+        """Return the columns that identify a changelog slot."""
+        ...
 
     def damage(self, storage: Storage) -> str | None:
         """Check a storage in which a batch was completed; return what is wrong with it, or None.

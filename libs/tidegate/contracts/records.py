@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,14 +35,25 @@ TOO_LARGE, BAD_COMPRESSION, BAD_RECORDS = range(1, 4)
 """Codes of the reasons in UNREADABLE: the index of the reason plus one."""
 
 
+_COLUMNS = (
+    "offset",
+    "timestamp",
+    *(f"{part}_{of}" for part in ("key", "value", "headers") for of in ("start", "length")),
+)
+
+
 class Row(NamedTuple):
-    """One record as Python objects: for tests, drivers and the command line, never for the hot path."""
+    """One record as Python objects: for tests, drivers and the command line, never for the hot path.
+
+    `time_only`: the row is no record, it only passes its time on.
+    """
 
     key: bytes | None
     value: bytes | None
     timestamp: int
     offset: int
     headers: bytes = b""
+    time_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,6 +62,9 @@ class Records:
 
     `unreadable` has a code per row. 0 stands for a record. Any other code says why a record batch cannot be read; the
     row takes the place of that batch, and its value names the batch's offsets as JSON. None: all rows are records.
+
+    `time_only`: True for rows that only pass their time on, which are time marks and rows that a filter dropped. None:
+    there are none. `window`: the start and end of each row's window, if rows come from a step whose keys have windows.
     """
 
     data: Bytes
@@ -63,6 +77,8 @@ class Records:
     headers_start: Int64s
     headers_length: Int64s
     unreadable: npt.NDArray[np.int8] | None = None
+    time_only: npt.NDArray[np.bool_] | None = None
+    window: tuple[Int64s, Int64s] | None = None
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -88,6 +104,7 @@ class Records:
             value_length=positions[3],
             headers_start=positions[4],
             headers_length=positions[5],
+            time_only=np.array([row.time_only for row in listed]) if any(row.time_only for row in listed) else None,
         )
 
     def rows(self) -> list[Row]:
@@ -108,6 +125,19 @@ class Records:
             headers_start=self.headers_start[cut],
             headers_length=self.headers_length[cut],
             unreadable=None if self.unreadable is None else self.unreadable[cut],
+            time_only=None if self.time_only is None else self.time_only[cut],
+            window=None if self.window is None else (self.window[0][cut], self.window[1][cut]),
+        )
+
+    def take(self, chosen: npt.NDArray[Any]) -> Records:
+        """Return the records at these indexes, in that order; they share the same bytes."""
+        columns = {name: getattr(self, name)[chosen] for name in _COLUMNS}
+        return replace(
+            self,
+            **columns,
+            unreadable=None if self.unreadable is None else self.unreadable[chosen],
+            time_only=None if self.time_only is None else self.time_only[chosen],
+            window=None if self.window is None else (self.window[0][chosen], self.window[1][chosen]),
         )
 
     def raised(self, by: int) -> Records:
@@ -121,6 +151,7 @@ class Records:
             timestamp=int(self.timestamp[index]),
             offset=int(self.offset[index]),
             headers=self._bytes(self.headers_start[index], self.headers_length[index]) or b"",
+            time_only=self.time_only is not None and bool(self.time_only[index]),
         )
 
     def _bytes(self, start: int, length: int) -> bytes | None:

@@ -13,6 +13,7 @@ _MAPPING = ("not a mapping of options", "write {{OPTION: VALUE}}, as `tidegate v
 _LIST = ("not a list", "write [FIRST, SECOND]")
 _TEXT = ("not text", "write text, in quotes")
 _WHOLE = ("not a whole number", "write a whole number, such as 100")
+_EMPTY = ("empty", "write at least one entry, or leave it out")
 _NUMBER = ("not a number", "write a number, such as 1.5")
 
 _WORDS = {
@@ -34,6 +35,8 @@ _WORDS = {
     "dict_type": _MAPPING,
     "model_type": _MAPPING,
     "tuple_type": _LIST,
+    "too_short": _EMPTY,
+    "string_too_short": _EMPTY,
 }
 """The cause and the remedy of each type of error that pydantic itself raises."""
 _OTHER = ("not a valid value", "compare it with `tidegate validate --schema`")

@@ -41,6 +41,9 @@ class FlatRecords(NamedTuple):
     headers_length: Array
 
 
+LENGTHS = ("key_length", "value_length", "headers_length")
+
+
 class Payloads(NamedTuple):
     """The stored records, by slot.
 
@@ -76,13 +79,14 @@ class Located(NamedTuple):
 
 def flat_records(records: Records, timestamp: Array | None = None) -> FlatRecords:
     """Return the records for kernels, without a copy. If `timestamp` is given, it replaces their event timestamps."""
-    arrays = {name: _frozen(getattr(records, name)) for name in FlatRecords._fields}
+    arrays = {name: frozen(getattr(records, name)) for name in FlatRecords._fields}
     if timestamp is not None:
-        arrays["timestamp"] = _frozen(timestamp)
+        arrays["timestamp"] = frozen(timestamp)
     return FlatRecords(**arrays)
 
 
-def _frozen(array: Array) -> Array:
+def frozen(array: Array) -> Array:
+    """Return the array as kernels take it: contiguous and read-only, so that they are compiled once."""
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

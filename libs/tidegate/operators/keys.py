@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.config import KeyRules, TimeWindows, Windows
+from tidegate.contracts.config import KeyRules, OperatorRules, TimeWindows, Windows
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Array
 from tidegate.kernels import window_keys
@@ -22,6 +22,10 @@ from tidegate.operators import late_and_rejected
 
 WINDOW = ("window_start", "window_end")
 """The columns that identify a windowed key, together with `key`."""
+
+
+Window = tuple[Array, Array] | None
+"""The starts and ends of the windows of rows."""
 
 
 class Keyed(NamedTuple):
@@ -44,7 +48,7 @@ class PlainKeys:
         # rule: unexpected-window
         self._refuses = windows == "none"
 
-    def keyed(self, batch: FlatRecords, missing: Array) -> Keyed:
+    def keyed(self, batch: FlatRecords, missing: Array, window: Window = None) -> Keyed:
         """Return the batch as it is, with window ends of 0."""
         if self._refuses and batch.headers_length.any():
             missing = _missing(missing, window_keys.unexpected_windows(batch))
@@ -76,9 +80,14 @@ class WindowKeys:
     def __init__(self, windows: Windows = "headers") -> None:
         self._windows = windows
 
-    def keyed(self, batch: FlatRecords, missing: Array) -> Keyed:
-        """Return the records under windowed keys, with the window ends; `missing` also says why there is no window."""
-        if self._windows == "headers":
+    def keyed(self, batch: FlatRecords, missing: Array, window: Window = None) -> Keyed:
+        """Return the records under windowed keys, with the window ends; `missing` also says why there is no window.
+
+        `window`: the starts and ends, if a step before this one gives them; then neither headers nor keys name them.
+        """
+        if window is not None:
+            bounds = window_keys.Bounds(*window, np.zeros(len(batch.offset), np.int8))
+        elif self._windows == "headers":
             bounds = window_keys.bounds_of(batch)
         else:
             size = self._windows.time if isinstance(self._windows, TimeWindows) else None
@@ -140,3 +149,11 @@ def key_kind_error() -> UserError:
         "the held keys have windows and those of the configuration do not, or the other way round",
         remedy="give the operator a new name, or take back the change of `windows`",
     )
+
+
+def bytes_of_window(config: OperatorRules) -> int:
+    """Return the length of the part of an input record's key that names its window; 0 if the key has no such part."""
+    windows = getattr(config, "windows", None)
+    if isinstance(windows, TimeWindows):
+        return 8
+    return 16 if windows == "session" else 0

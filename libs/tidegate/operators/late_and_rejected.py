@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorRules
-from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIME, NO_STREAM_TIME, NO_TIMESTAMP
+from tidegate.contracts.flow import Passage
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import UNREADABLE, Records
 from tidegate.kernels import lateness_bins, window_keys
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.compiled import inlined
-from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
+from tidegate.kernels.payloads import LENGTHS, FlatRecords, Payloads, flat_records, frozen
 from tidegate.operators.json_values import event_timestamps, numbers
 from tidegate.operators.result_tables import LATE_AND_REJECTED, dictionary_column
 
@@ -34,14 +35,17 @@ NO_WINDOW = NO_NUMBER + len(numbers.REASONS)
 NO_BATCH = NO_WINDOW + len(window_keys.REASONS)
 """Codes from here on say why a record batch cannot be read; one row stands for the batch."""
 
+TIME_ONLY = NO_BATCH + len(UNREADABLE)
+"""The code of a row that only passes its time on: a time mark, or a row that a filter dropped."""
+
 _FIRST_REASONS = ("", "", "null key", "null value", "negative timestamp", "timestamp out of range", "too far ahead")
 _REASONS = pa.array([*_FIRST_REASONS, *event_timestamps.REASONS, *numbers.REASONS, *window_keys.REASONS, *UNREADABLE])
 
 AHEAD = ", though it is ahead of stream time"
 """Appended to the cause of a late record whose timestamp is ahead of stream time: its window is already closed."""
 
-COUNT, LATE_COUNT, LATENESS_SUM, LATENESS_MAX = range(4)
-NUMBERS = 4
+COUNT, LATE_COUNT, LATENESS_SUM, LATENESS_MAX, TIME_ONLY_COUNT = range(5)
+NUMBERS = 5
 
 MAX = 2**63 - 1
 
@@ -50,7 +54,8 @@ class Unaccepted(NamedTuple):
     """The late and rejected records of a batch: row, code of the reason, and stream time when the record was read.
 
     `numbers`: the count of both, the count of late records, then the sum and the maximum of the lateness of all records
-    that were not rejected. `bins`: that lateness in the bins of `kernels.lateness_bins`.
+    that were not rejected, and the count of rows that only pass time on. `bins`: that lateness in the bins of
+    `kernels.lateness_bins`.
     """
 
     row: Array
@@ -79,7 +84,21 @@ def with_timestamps(records: Records, config: OperatorRules, clock_ms: int) -> T
         # rule: unreadable-batch-rejected/row
         missing = np.where(records.unreadable > 0, records.unreadable + np.int8(NO_BATCH - 1), missing)
     newest = MAX_TIME if config.max_ahead is None else min(clock_ms + config.max_ahead, MAX_TIME)
-    return Timestamped(flat_records(records, timestamps), missing, newest)
+    if records.time_only is None:
+        return Timestamped(flat_records(records, timestamps), missing, newest)
+    return _with_time_only(records.time_only, Timestamped(flat_records(records, timestamps), missing, newest))
+
+
+def _with_time_only(time_only: Array, dated: Timestamped) -> Timestamped:
+    """Return the records with their code TIME_ONLY, without their bytes; a time that is refused moves nothing."""
+    times, batch = dated.batch.timestamp, dated.batch
+    # rule: refused-time-moves-nothing
+    refused = (dated.missing > 0) | (times < 0) | (times > dated.newest)
+    times = np.where(time_only & refused, NO_STREAM_TIME, times)
+    lengths = {name: frozen(np.where(time_only, 0, getattr(batch, name))) for name in LENGTHS}
+    shown = batch._replace(timestamp=frozen(times), **lengths)
+    missing = np.where(time_only, TIME_ONLY, dated.missing).astype(np.int8)
+    return Timestamped(shown, missing, dated.newest)
 
 
 def none_yet(records: int) -> Unaccepted:
@@ -108,7 +127,10 @@ def bad_timestamp(timestamp: int, missing: int, newest: int) -> Any:
 
 @inlined
 def note(unaccepted: Unaccepted, row: int, code: int, timestamp: int, stream_time: int) -> None:
-    """Note that the row is late or rejected, with the code of the reason."""
+    """Note that the row is late or rejected, with the code of the reason; count it if it only passes its time on."""
+    if code == TIME_ONLY:
+        unaccepted.numbers[TIME_ONLY_COUNT] += 1
+        return
     at = unaccepted.numbers[COUNT]
     unaccepted.row[at] = row
     unaccepted.code[at] = code
@@ -175,14 +197,29 @@ def _table(
     return pa.table(columns | {"cause": causes, "lateness": lateness, "bound": bound}, LATE_AND_REJECTED)
 
 
-def measures(unaccepted: Unaccepted, records: int) -> dict[str, int]:
+def records_in(unaccepted: Unaccepted, rows: int) -> int:
+    """Return how many of the rows that were read are records."""
+    return rows - int(unaccepted.numbers[TIME_ONLY_COUNT])
+
+
+def passage(
+    times: tuple[int, int], batch: FlatRecords, rows: int, unaccepted: Unaccepted, emitted_after: Array
+) -> Passage:
+    """Return how the first `rows` rows of a batch moved stream time, and when the batch's results left.
+
+    `times`: stream time before and after the batch. `emitted_after`: per result the row after which it left.
+    """
+    return Passage(*times, batch.timestamp[:rows], unaccepted.row[: unaccepted.numbers[COUNT]], emitted_after)
+
+
+def measures(unaccepted: Unaccepted, rows: int) -> dict[str, int]:
     """Return the measures of lateness in ms: sum, maximum and count over the records that were not rejected, and bins.
 
-    `records`: how many records were read. A bin counts the records up to its bound and above the bound before.
+    `rows`: how many rows were read. A bin counts the records up to its bound and above the bound before.
     """
     numbers = [int(number) for number in unaccepted.numbers]
     return lateness_bins.measures(unaccepted.bins) | {
         "lateness_sum": numbers[LATENESS_SUM],
         "lateness_max": numbers[LATENESS_MAX],
-        "lateness_count": records - numbers[COUNT] + numbers[LATE_COUNT],
+        "lateness_count": records_in(unaccepted, rows) - numbers[COUNT] + numbers[LATE_COUNT],
     }

@@ -17,6 +17,7 @@ _NAMES = (
     "stream_table_join",
     "windowed_aggregation",
     "deduplicate",
+    "pipeline",
 )
 
 

@@ -36,12 +36,20 @@ def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
     (ms) and `event_time` its time; `bound` (ms) and `bound_time` the time that it missed; `lateness` (ms) how far
     stream time was ahead of it. `event_time` and `bound_time` are null before 0002-01-01 and after 9999-01-01.
     """
-    times = f"{_as_calendar_time('timestamp')} AS event_time, {_as_calendar_time('bound')} AS bound_time"
     return [
         register_emissions(spark, name, config),
-        _register(spark, f"{name}_late", name, config, "late", f"topic, lateness, bound, {times}"),
-        _register(spark, f"{name}_rejected", name, config, "rejected", f"topic, bound, {times}"),
+        *register_refused(spark, name, config),
         *_register_counts(spark, name),
+    ]
+
+
+def register_refused(spark: Any, name: str, config: OperatorRules, *more: str) -> list[str]:
+    """Create the views `<name>_late` and `<name>_rejected`, with `more` columns; return their names."""
+    times = [f"{_as_calendar_time('timestamp')} AS event_time", f"{_as_calendar_time('bound')} AS bound_time"]
+    own = {"late": ("topic", "lateness", "bound"), "rejected": ("topic", "bound")}
+    return [
+        _register(spark, f"{name}_{kind}", name, config, kind, ", ".join([*columns, *times, *more]))
+        for kind, columns in own.items()
     ]
 
 

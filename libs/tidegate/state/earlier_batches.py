@@ -110,7 +110,8 @@ def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
     # rule: bounded-by-log-length/lineage
     for _version, document in islice(documents_before(log.lake, log.version), LINEAGE_ENTRIES):
         for partition in touched(document):
-            if document["batch"] > newest.partitions[partition].snapshot_batch:
+            known = newest.partitions.get(partition)  # a rescale may have taken the partition away
+            if known is not None and document["batch"] > known.snapshot_batch:
                 found.setdefault(partition, []).insert(0, (document["batch"], document["attempt"]))
     return found
 

@@ -15,6 +15,8 @@ from tidegate.contracts.config import KeyRules, OperatorRules, read
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.operator import Layout
 from tidegate.contracts.records import Row
+from tidegate.kernels.codecs.json_columns import JsonDecoder
+from tidegate.kernels.columns import binary_parts
 from tidegate.kernels.record_format.record_headers import decode_headers, encode_headers
 from tidegate.kernels.window_keys import kafka_keys
 from tidegate.operators.registry import config_type, kind_of, kinds, kinds_where, operator_for, test_part
@@ -27,12 +29,25 @@ _PART_OF_CAPACITY = 64
 """States begin with this fraction of their capacity, so that so few records make every array grow."""
 
 
-def exercise_all() -> None:
-    """Exercise the states of all kinds, and what reads headers of records and writes windowed keys."""
+def exercise_kind(kind: str) -> None:
+    """Exercise states of the kind."""
     for config in configurations():
-        exercise(config)
+        if config.kind == kind:
+            exercise(config)
+
+
+def exercise_common() -> None:
+    """Exercise what reads headers of records and writes windowed keys, for all kinds."""
     decode_headers(_headers(0, windowed=True))
+    _exercise_typed_values()
     kafka_keys(pa.array([b"key"]), np.zeros(1, np.int64), None)
+
+
+def _exercise_typed_values() -> None:
+    """Read a field of each type that a schema of values may have."""
+    types = {"n": pa.int64(), "d": pa.float64(), "b": pa.bool_(), "text": pa.string(), "any": pa.large_string()}
+    values = [b'{"n":1,"d":1.5,"b":true,"text":"a\\u00e9","any":[1]}', None]
+    JsonDecoder(pa.schema(types)).columns(*binary_parts(pa.array(values, pa.binary())))
 
 
 def configurations() -> Iterator[OperatorRules]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tidegate.contracts.operator import StepResult
+from tidegate.contracts.operator import Slot, StepResult
 
 
 class LogUnderTest(Protocol):
@@ -30,9 +30,9 @@ class LogUnderTest(Protocol):
 
 
 class MemoryLog:
-    """A LogUnderTest in process memory. `slot`: the columns that identify a changelog slot."""
+    """A LogUnderTest in process memory. `slot`: the columns that identify a changelog slot, or those of each step."""
 
-    def __init__(self, slot: tuple[str, ...]) -> None:
+    def __init__(self, slot: Slot) -> None:
         self._slot = slot
         self._snapshot: list[pa.Table] = []
         self._changes: list[pa.Table] = []
@@ -47,10 +47,15 @@ class MemoryLog:
         if not self._changes:
             return
         rows = self.rows()
-        newest = {tuple(row[column] for column in self._slot): at for at, row in enumerate(rows.to_pylist())}
+        newest = {self._identity(row): at for at, row in enumerate(rows.to_pylist())}
         kept = [at for at in newest.values() if rows["op"][at].as_py() == "put"]
         self._snapshot = [rows.take(pa.array(kept, pa.int64()))]
         self._compacted = len(self._changes) - 1
+
+    def _identity(self, row: dict[str, Any]) -> tuple[Any, ...]:
+        if isinstance(self._slot, tuple):
+            return tuple(row[column] for column in self._slot)
+        return row["step"], *(row[column] for column in self._slot[row["step"]])
 
     def rows(self) -> pa.Table:
         """Return the newest snapshot and the changes after it."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
+from tests.lakes import named
 from tests.state.logs import HOUR_MS, commit_rows, meta, new_log
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.table_history import TableHistory, TableHistoryRules
 from tidegate.operators.table_history.versioned_table import VersionedTable
 from tidegate.runtime.configuration.application import Application, application_of
+from tidegate.state.lake.place import Place
 from tidegate.state.upkeep.compaction import Kept, compact
 
 TABLE, PARTITIONS = "facts", 2
@@ -32,7 +33,7 @@ class Write(NamedTuple):
 class TableLog:
     """A table in a lake of its own, and beside it what lookups say: a `VersionedTable` for each partition."""
 
-    lake: Path
+    lake: Place
     rules: TableHistoryRules
     batch: int = 0
     lookups: list[VersionedTable] = field(default_factory=list)
@@ -54,7 +55,7 @@ class TableLog:
         operator.pop("rewind_window")
         raw = {
             "application": "test",
-            "lake": str(self.lake),
+            **named(self.lake),
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": "nowhere:1"},
             "operators": {TABLE: operator},

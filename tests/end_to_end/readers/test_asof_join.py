@@ -28,9 +28,9 @@ def times(*moments):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def written(tmp_path_factory, new_lake):
     """A history, and records of all times of it; some of keys that it lacks."""
-    table = TableLog(tmp_path_factory.mktemp("lake"), TableHistoryRules(history_retention="1d"))
+    table = TableLog(new_lake(tmp_path_factory.mktemp("lake")), TableHistoryRules(history_retention="1d"))
     for batch in range(3):
         table.write(random_writes(batch, 60, first=100 * batch, span=150))
     chance = random.Random(7)
@@ -64,6 +64,7 @@ def beside(stream, table):
 
 
 @pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.spark_reads
 def test_an_as_of_join_of_a_dataframe_equals_the_operator(spark, written, how):
     table, records = written
     register_views(spark, table.application)

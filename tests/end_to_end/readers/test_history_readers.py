@@ -6,14 +6,14 @@ import random
 
 import duckdb
 import pytest
-from deltalake import DeltaTable
 
 from tests.end_to_end.readers.by_duckdb import duck
 from tests.end_to_end.readers.tables import TABLE, TableLog, random_writes
+from tests.lakes import delta_table
 from tidegate.operators.table_history import TableHistoryRules
 from tidegate.spark import register_views
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.spark_reads]
 
 NEWEST = "row_number() OVER (PARTITION BY partition, key, timestamp ORDER BY batch DESC, seq DESC) AS age"
 AS_OF = f"""SELECT partition, key, value, timestamp AS valid_from, next AS valid_to FROM
@@ -28,9 +28,9 @@ INSTANTS = sorted(CHANCE.sample(range(SPAN - RETENTION, SPAN + 100), 10))
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path, new_lake):
     """A history of 600 writes in six batches, most of it expired."""
-    log = TableLog(tmp_path, TableHistoryRules(history_retention=f"{RETENTION}ms"))
+    log = TableLog(new_lake(tmp_path / "lake"), TableHistoryRules(history_retention=f"{RETENTION}ms"))
     for batch in range(6):
         log.write(random_writes(batch, 100, first=150 * batch, span=SPAN - 750))
     return log
@@ -57,7 +57,7 @@ def by_duckdb(table):
 
 def by_delta_rs(table):
     with duckdb.connect() as connection:
-        connection.register("log", DeltaTable(table.lake / TABLE).to_pyarrow_dataset())
+        connection.register("log", delta_table(table.lake / TABLE).to_pyarrow_dataset())
         return [rows(connection.sql(AS_OF.format(instant=at)).fetchall()) for at in INSTANTS]
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.end_to_end.test_joins import JOIN, TABLE, JoinedWorld
+from tests.end_to_end.test_joins import JOIN, TABLE, joined  # noqa: F401 -- a fixture
 from tidegate.spark import register_views
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.spark_reads]
 
 
-def test_emissions_have_status_and_valid_from_and_the_buffer_shows_when_each_record_is_due(
-    spark, broker, topic, tmp_path
-):
-    here = JoinedWorld(spark, broker, topic, tmp_path, grace="1s", key_format="string", value_format="json")
+def test_emissions_have_status_and_valid_from_and_the_buffer_shows_when_each_record_is_due(spark, joined):  # noqa: F811
+    here = joined(grace="1s", key_format="string", value_format="json")
     here.put((0, b'"A"', 1_000))
     here.send((0, b"1", 500), (0, b"2", 1_500), (0, b"3", 3_000), (0, b"4", 1_600))
     views = register_views(spark, here.application)

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.state.logs import aged_log, commit_rows, compact_as, rows
 from tests.state.test_log_readers import COLUMNS, by_tidegate, plain
 from tidegate.state.delta_log.operator_log import OperatorLog
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.spark_reads]
 
 
 @pytest.fixture
-def log(tmp_path, monkeypatch) -> OperatorLog:
-    return aged_log(tmp_path, monkeypatch)
+def log(tmp_path, new_lake, monkeypatch) -> OperatorLog:
+    return aged_log(new_lake(tmp_path / "lake"), monkeypatch)
 
 
-def by_spark(spark, path: Path, version: int) -> list[tuple]:
-    frame = spark.read.format("delta").option("versionAsOf", version).load(str(path))
+def by_spark(spark, log: OperatorLog, version: int) -> list[tuple]:
+    frame = spark.read.format("delta").option("versionAsOf", version).load(log.place.for_spark)
     return plain(frame.select(*COLUMNS).collect())
 
 
 def test_spark_reads_any_version_of_the_window(spark, log):
     for version in (10, 13, 18, 19, log.version):
-        assert by_spark(spark, log.place.folder, version) == by_tidegate(log.place.folder, version)
+        assert by_spark(spark, log, version) == by_tidegate(log.place, version)
 
 
 def test_spark_reads_the_log_s_history_and_its_checkpoints(spark, log):
-    history = spark.sql(f"DESCRIBE HISTORY delta.`{log.place.folder}`").collect()
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{log.place.for_spark}`").collect()
     assert [row["version"] for row in history] == list(range(log.version, 9, -1))
     assert {row["operation"] for row in history} == {"WRITE"}
 
@@ -37,7 +35,7 @@ def test_spark_reads_the_log_s_history_and_its_checkpoints(spark, log):
 def test_a_delta_stream_sees_each_emission_once_across_compactions_checkpoints_and_clean_up(spark, tmp_path, log):
     sink, checkpoint = str(tmp_path / "sink"), str(tmp_path / "checkpoint")
     for start in (25, 35, 45):
-        stream = spark.readStream.format("delta").load(str(log.place.folder)).where("kind = 'emission'")
+        stream = spark.readStream.format("delta").load(log.place.for_spark).where("kind = 'emission'")
         query = stream.writeStream.format("delta").option("checkpointLocation", checkpoint).trigger(availableNow=True)
         query.start(sink).awaitTermination()
         for batch in range(start, start + 9):
@@ -52,8 +50,10 @@ def test_a_delta_stream_sees_each_emission_once_across_compactions_checkpoints_a
 
 def test_a_foreign_optimize_by_spark_is_tolerated_while_the_driver_runs(spark, log):
     before = plain(row.values() for row in log.read("emission").select(["batch", "seq", "key"]).to_pylist())
-    spark.sql(f"OPTIMIZE delta.`{log.place.folder}`")
+    spark.sql(f"OPTIMIZE delta.`{log.place.for_spark}`")
     commit_rows(log, 30, {("late", 0): rows("l")})
     after = plain(row.values() for row in log.read("emission").select(["batch", "seq", "key"]).to_pylist())
     assert after == before
-    assert OperatorLog.at(log.lake, None).size == log.size
+    fresh = OperatorLog.at(log.lake, None)
+    assert len(fresh.read("state")) == fresh.size.state_rows, "a file of another program is looked into when it is read"
+    assert fresh.size == log.size

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from deltalake import DeltaTable
 
 from tests.end_to_end.readers.by_duckdb import duck
 from tests.kill.harness import records, split
+from tests.lakes import delta_table
 from tidegate.spark import register_views
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark]
+pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.spark_reads]
 
 BUFFER = """SELECT partition, key, value, timestamp, place FROM
             (SELECT *, row_number() OVER (PARTITION BY partition, key ORDER BY batch DESC, seq DESC) AS age
@@ -45,7 +45,7 @@ def read_by_all(here):
             "emissions": rows(connection.sql(EMISSIONS).fetchall()),
         }
     with duckdb.connect() as connection:
-        log = DeltaTable(here.log).to_pyarrow_dataset()  # noqa: F841 -- DuckDB finds it by its name; delta-rs reads it
+        log = delta_table(here.log).to_pyarrow_dataset()  # noqa: F841 -- DuckDB finds it by its name; delta-rs reads it
         by_delta_rs = {
             "buffer": rows(connection.sql(BUFFER).fetchall()),
             "emissions": rows(connection.sql(EMISSIONS).fetchall()),
@@ -62,7 +62,7 @@ def test_a_view_at_an_earlier_version_shows_what_was_held_then(world):
     for part in ([(0, b"a", b"1", 1)], [(0, b"b", b"2", 2), (1, b"c", b"3", 3)]):
         here.feed(part)
         here.run()
-        counts.append(DeltaTable(here.log).version())
+        counts.append(delta_table(here.log).version())
     seen = []
     for version in counts:
         register_views(here.spark, here.application, version)

@@ -12,7 +12,7 @@ from tidegate.contracts.errors import UserError
 from tidegate.operators.table_history import TableHistoryRules
 from tidegate.spark import history_as_of, register_views
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.spark_reads]
 
 RETENTION = 60
 SECONDS = [5, 80, 119, 150, 200, 10_000]
@@ -20,9 +20,9 @@ SECONDS = [5, 80, 119, 150, 200, 10_000]
 
 
 @pytest.fixture
-def table(tmp_path):
+def table(tmp_path, new_lake):
     """A history with versions out of order, in four batches; T is about 200."""
-    log = TableLog(tmp_path, TableHistoryRules(history_retention=f"{RETENTION}ms"))
+    log = TableLog(new_lake(tmp_path / "lake"), TableHistoryRules(history_retention=f"{RETENTION}ms"))
     for batch in range(4):
         log.write(random_writes(batch, 40, first=40 * batch, span=80))
     return log
@@ -58,9 +58,9 @@ def test_at_an_earlier_version_the_views_show_the_versions_known_then(spark, tab
     assert as_of(spark, 150) == table.looked_up(150)
 
 
-def test_tombstones_end_versions_and_are_not_returned(spark, tmp_path):
+def test_tombstones_end_versions_and_are_not_returned(spark, tmp_path, new_lake):
     #  A from 10, tombstone from 20, B from 30; C replaces A: same time, later offset
-    table = TableLog(tmp_path, TableHistoryRules(history_retention="1h"))
+    table = TableLog(new_lake(tmp_path / "lake"), TableHistoryRules(history_retention="1h"))
     writes = [(b"A", 10), (None, 20), (b"B", 30), (b"C", 10), (None, 40), (b"D", 40)]
     table.write(Write(0, b"a", value, timestamp) for value, timestamp in writes)
     register_views(spark, table.application)
@@ -69,15 +69,15 @@ def test_tombstones_end_versions_and_are_not_returned(spark, tmp_path):
     assert as_of(spark, 25) == set()
 
 
-def test_a_time_beyond_spark_s_range_is_shown_as_its_last_one(spark, tmp_path):
-    table = TableLog(tmp_path, TableHistoryRules(history_retention="1h"))
+def test_a_time_beyond_spark_s_range_is_shown_as_its_last_one(spark, tmp_path, new_lake):
+    table = TableLog(new_lake(tmp_path / "lake"), TableHistoryRules(history_retention="1h"))
     table.write([Write(0, b"a", b"A", 2**61)])
     register_views(spark, table.application)
     assert {row[3] for row in shown(spark.table(f"{TABLE}_history"))} == {2**63 // 1_000}
 
 
-def test_a_table_of_latest_values_has_a_history_of_one_and_no_as_of(spark, tmp_path):
-    table = TableLog(tmp_path, TableHistoryRules(versions="latest", key_format="string"))
+def test_a_table_of_latest_values_has_a_history_of_one_and_no_as_of(spark, tmp_path, new_lake):
+    table = TableLog(new_lake(tmp_path / "lake"), TableHistoryRules(versions="latest", key_format="string"))
     table.write([Write(0, b"a", b"A", 50), Write(0, b"b", b"B", 9)])
     table.write([Write(0, b"a", b"A2", 10), Write(0, b"b", None, 9)])
     views = register_views(spark, table.application)
@@ -101,7 +101,7 @@ def test_history_as_of_equals_lookups_with_rules_and_shows_the_whole_log_without
     assert history_as_of(spark, path, early, rules=text).schema["key"].dataType.simpleString() == "string"
 
 
-def test_history_as_of_refuses_a_table_without_history(spark, table, tmp_path):
+def test_history_as_of_refuses_a_table_without_history(spark, table, tmp_path, new_lake):
     with pytest.raises(UserError, match="no log of that table"):
         history_as_of(spark, tmp_path / "nowhere", 1)
     with pytest.raises(UserError, match="latest values"):

@@ -1,6 +1,6 @@
 """What a commit holds, and the numbers in it."""
 
-from tests.rules.removals import argument, condition, deleted, dropped, instead, replaced
+from tests.rules.removals import argument, condition, deleted, dropped, instead, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
 _LOG, _LEDGER = "state/delta_log/operator_log", "runtime/batch_loop/next_metadata"
@@ -140,14 +140,29 @@ RULES = (
         name="a claim upgrades a log of format 1 to format 2",
         chapter=Chapter.COMMIT,
         tests=tests(
-            "state/test_format_1",
+            "state/formats/test_format_1",
             "a_claim_upgrades_a_log_of_format_1",
             "a_compaction_of_format_1_keeps_each_batch_s_metadata_exactly_once",
         ),
         removals=(
             dropped("*self._upgrade()", way="table"),
             dropped("recorded=", way="recorded"),
+            value("FORMAT", way="kept"),
         ),
+    ),
+    Rule(
+        slug="part-alone",
+        name="of a data file, only the rows of one kind and partition are read at a time",
+        chapter=Chapter.COMMIT,
+        tests=tests("state/formats/test_mixed_files", "each_part_is_read_alone"),
+        removals=(replaced("_of_parts(ordered)", "ds.scalar(True)"),),
+    ),
+    Rule(
+        slug="parts-of-foreign-files",
+        name="of a file that another program wrote, the rows themselves say whose they are",
+        chapter=Chapter.COMMIT,
+        tests=tests("state/formats/test_mixed_files", "files_of_a_foreign_optimize_are_read_and_split"),
+        removals=(value("replace(file, parts=())"),),
     ),
     Rule(
         slug="txn-in-commit",

@@ -8,6 +8,15 @@ _LEASES, _STANDBY = "state/drivers/test_driver_leases", "runtime/batch_loop/test
 
 RULES = (
     Rule(
+        slug="lake-budget",
+        name="a budget for requests delays the next batch, for half a minute at most",
+        chapter=Chapter.DRIVERS,
+        tests=tests(
+            "state/drivers/test_request_budget", "a_budget_below_the_standing_costs_leaves_a_batch_every_half_minute"
+        ),
+        removals=(condition("False"),),
+    ),
+    Rule(
         slug="only-changes-renew",
         name="a lease that has not changed shows no life",
         chapter=Chapter.DRIVERS,
@@ -77,6 +86,23 @@ RULES = (
         name="a fenced driver that stands by does so again, instead of taking the operator back",
         chapter=Chapter.DRIVERS,
         tests=tests("runtime/batch_loop/test_takeover", "a_frozen_driver_is_fenced_by_its_next_commit_and_stands_by"),
+        removals=(condition("True"),),
+    ),
+    Rule(
+        slug="fenced-expects-lease",
+        name="a fenced driver waits for the lease of the driver that has fenced it, which may not be there yet",
+        chapter=Chapter.DRIVERS,
+        tests=tests(_STANDBY, "a_fenced_driver_waits_for_the_lease_of_the_one_that_has_fenced_it"),
+        removals=(condition("False"),),
+    ),
+    Rule(
+        slug="takeover-keeps-applied",
+        name="a standby takes over under the configuration in the log",
+        chapter=Chapter.DRIVERS,
+        tests=tests(
+            "runtime/batch_loop/test_takeover",
+            "a_standby_with_another_file_takes_over_under_the_configuration_in_the_log",
+        ),
         removals=(condition("True"),),
     ),
     Rule(

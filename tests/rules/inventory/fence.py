@@ -68,6 +68,13 @@ RULES = (
         removals=(condition("False"),),
     ),
     Rule(
+        slug="replaced-entry-stops/earlier",
+        name="an entry that another program replaces late, below the newest one, stops the driver within two minutes",
+        chapter=Chapter.FENCE,
+        tests=tests("state/lake/test_recent_entries", "an_entry_below_the_newest_that_is_replaced_late_is_found"),
+        removals=(condition("False"),),
+    ),
+    Rule(
         slug="higher-epoch-fences",
         name="a higher epoch fences, even if the own commit succeeded too",
         chapter=Chapter.FENCE,

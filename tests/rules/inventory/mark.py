@@ -215,7 +215,7 @@ RULES = (
         name="compaction and retention never drop rows of a batch above the mark",
         chapter=Chapter.MARK,
         tests=tests("state/test_compaction", "output_above_the_mark_stays_however_old_it_is"),
-        removals=(replaced("min(expired, published.get(partition, -1))", "expired"),),
+        removals=(replaced("min(expired, published.get(partition, expired))", "expired"),),
     ),
     Rule(
         slug="redrive-claimed",

@@ -1,6 +1,6 @@
 """What times a batch takes, and what is closed for good."""
 
-from tests.rules.removals import condition, replaced, value
+from tests.rules.removals import condition, deleted, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
 _REFUSALS, _SUPPRESSION, _WINDOWS = (
@@ -58,5 +58,43 @@ RULES = (
             "a_record_that_touches_a_flushed_session_alone_is_late",
         ),
         removals=(replaced("first < last or not _touches_closed(state, key, timestamp, late_until, rules)", "True"),),
+    ),
+    Rule(
+        slug="refused-time-moves-nothing",
+        name="a row that only passes its time on moves nothing if a record at that time would be rejected",
+        chapter=Chapter.BATCH,
+        tests=tests("laws/test_time_marks", "a_time_at_which_a_record_would_be_rejected_moves_nothing"),
+        removals=(value("times < 0"),),
+    ),
+    Rule(
+        slug="mark-per-moved-time",
+        name="a time mark follows each record that moved stream time",
+        chapter=Chapter.BATCH,
+        tests=tests("laws/test_time_marks", "each_record_that_moves_time_has_a_mark_and_others_have_none"),
+        removals=(value("np.array([len(passed) - 1])"),),
+    ),
+    Rule(
+        slug="outputs-before-mark",
+        name="the results that a record causes come before its time mark",
+        chapter=Chapter.BATCH,
+        tests=tests("laws/test_time_marks", "the_results_that_a_record_causes_come_before_its_mark"),
+        removals=(replaced("'right'", "'left'"),),
+    ),
+    Rule(
+        slug="rejected-rows-move-nothing",
+        name="a row that a step of a pipeline rejects moves the time of no step behind it",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "laws/test_pipelines",
+            "a_record_that_a_filter_drops_passes_its_time_on_and_one_that_is_rejected_does_not",
+        ),
+        removals=(value("Sifted(flow.dropping(~rejected), at, (cause,) * len(at))"),),
+    ),
+    Rule(
+        slug="inner-bound-undone",
+        name="a bound that a pipeline reaches within a batch undoes what the batch did",
+        chapter=Chapter.BATCH,
+        tests=tests("laws/test_pipelines", "a_bound_within_stops_before_the_record_that_caused_it"),
+        removals=(deleted(),),
     ),
 )

@@ -4,6 +4,7 @@ from tests.rules.removals import argument, condition, deleted, dropped, instead,
 from tests.rules.rule import Chapter, Rule, tests
 
 _COMPACTION, _CLEANUP, _ORPHANS = "state/upkeep/compaction", "state/upkeep/cleanup", "state/upkeep/orphans"
+_RESCALE = "runtime/repair/test_rescale"
 
 RULES = (
     Rule(
@@ -123,6 +124,7 @@ RULES = (
             "only_files_that_no_commit_named_are_deleted_after_seven_days",
             "a_file_that_may_still_be_committed_is_never_swept",
             "files_of_a_compaction_that_was_committed_as_a_later_batch_stay",
+            "each_sweep_checks_a_bounded_number_of_files_and_all_are_found_eventually",
         ),
         removals=(
             dropped("_compacted", way="compacted"),
@@ -178,11 +180,29 @@ RULES = (
         slug="compaction-bounded",
         name="a background compaction rewrites a bounded part",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_compaction", "a_background_compaction_rewrites_a_bounded_part_and_later_ones_the_rest"),
+        tests=(
+            *tests("state/test_compaction", "a_background_compaction_rewrites_a_bounded_part_and_later_ones_the_rest"),
+            *tests("state/formats/test_mixed_files", "a_background_compaction_splits_a_bounded_part_as_a_whole"),
+        ),
         removals=(
-            value("parts", way="part"),
+            value("whole.keys()", way="part"),
+            value("sizes.keys()", way="own"),
             replaced("batch", "0", way="random"),
         ),
+    ),
+    Rule(
+        slug="mixed-files-split",
+        name="a compaction gives each kind and partition files of its own",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/formats/test_mixed_files", "a_compaction_gives_each_kind_and_partition_files_of_its_own"),
+        removals=(value("()"),),
+    ),
+    Rule(
+        slug="whole-files-replaced",
+        name="a compaction removes a file only with all of its parts",
+        chapter=Chapter.UPKEEP,
+        tests=tests("state/formats/test_mixed_files", "a_file_is_never_removed_for_a_part_of_it"),
+        removals=(replaced("parts != self._parts(path)", "False"),),
     ),
     Rule(
         slug="bounded-by-log-length",
@@ -198,5 +218,78 @@ RULES = (
             ),
             replaced("newest.clock - RECENT_MS", "0", way="status"),
         ),
+    ),
+    Rule(
+        slug="rescale-by-partitioner",
+        name="a key moves to the partition that Kafka's partitioner chooses, and only from where it had put it",
+        chapter=Chapter.RESCALE,
+        tests=tests(
+            _RESCALE,
+            "all_that_is_held_moves_to_the_partitions_of_its_keys_in_one_commit",
+            "keys_that_the_partitioner_does_not_put_where_they_are_refuse_the_move",
+        ),
+        removals=(value("0", way="checked"), value("rows", way="moved")),
+    ),
+    Rule(
+        slug="rescale-offsets-unique",
+        name="no two rows of a partition have the same offset after a move",
+        chapter=Chapter.RESCALE,
+        tests=tests("laws/test_placement", "equal_offsets_of_several_sources_are_moved_up_and_order_stays"),
+        removals=(value("whole[order]"),),
+    ),
+    Rule(
+        slug="rescale-latest-time",
+        name="a partition continues with the latest stream time of its sources",
+        chapter=Chapter.RESCALE,
+        tests=tests("laws/test_placement", "a_partition_has_the_latest_stream_time_of_its_sources"),
+        removals=(replaced("max", "min"),),
+    ),
+    Rule(
+        slug="rescale-offsets-above",
+        name="records that are read after a move have larger offsets in the log than all rows",
+        chapter=Chapter.RESCALE,
+        tests=tests(
+            _RESCALE, "new_partitions_begin_at_their_first_offset_with_the_time_and_above_the_offsets_of_their_source"
+        ),
+        removals=(deleted(),),
+    ),
+    Rule(
+        slug="rescale-due-released",
+        name="what becomes due by the latest time of the sources is released by the move",
+        chapter=Chapter.RESCALE,
+        tests=tests(_RESCALE, "what_a_merge_releases_is_output_of_its_batch"),
+        removals=(value("None"),),
+    ),
+    Rule(
+        slug="rescale-output-settled",
+        name="a move begins when all output is published, and leaves none in question",
+        chapter=Chapter.RESCALE,
+        tests=tests(
+            _RESCALE,
+            "new_partitions_begin_at_their_first_offset_with_the_time_and_above_the_offsets_of_their_source",
+            "output_that_may_not_be_published_refuses_a_change_without_the_former_topic",
+        ),
+        removals=(argument("output_batch", "-1", way="mark"), deleted(way="recreated")),
+    ),
+    Rule(
+        slug="rescale-one-commit",
+        name="a move replaces all state files in one commit",
+        chapter=Chapter.RESCALE,
+        tests=tests(_RESCALE, "all_that_is_held_moves_to_the_partitions_of_its_keys_in_one_commit"),
+        removals=(replaced("replaced", "()"),),
+    ),
+    Rule(
+        slug="rescale-checked",
+        name="a move is committed only if the new files hold exactly what was held",
+        chapter=Chapter.RESCALE,
+        tests=tests(_RESCALE, "a_move_that_loses_a_row_is_not_committed_and_leaves_no_file"),
+        removals=(condition("False"),),
+    ),
+    Rule(
+        slug="rescaled-table-noticed",
+        name="a reader starts over when its table was rescaled",
+        chapter=Chapter.RESCALE,
+        tests=tests("runtime/batch_loop/test_table_pin", "a_running_reader_starts_over_when_its_table_was_rescaled"),
+        removals=(deleted(),),
     ),
 )

@@ -19,6 +19,33 @@ RULES = (
         ),
     ),
     Rule(
+        slug="small-team",
+        name="an operator's partitions are on no more workers than its limit",
+        chapter=Chapter.WORKERS,
+        tests=tests(
+            "runtime/workers/test_placement",
+            "a_team_has_no_more_workers_than_its_limit_and_is_the_same_after_a_restart",
+        ),
+        removals=(value("list(sizes)"),),
+    ),
+    Rule(
+        slug="copies-dropped",
+        name="a place drops its copies of states whose partitions are at home elsewhere",
+        chapter=Chapter.WORKERS,
+        tests=tests("runtime/workers/test_jobs", "a_place_is_told_to_drop_copies_of_states_that_are_at_home_elsewhere"),
+        removals=(deleted(),),
+    ),
+    Rule(
+        slug="lost-executor-noticed",
+        name="the workers of an executor that Spark has lost are lost",
+        chapter=Chapter.WORKERS,
+        tests=tests(
+            "runtime/workers/test_keeper",
+            "the_workers_of_an_executor_that_spark_has_lost_are_lost_at_the_next_look",
+        ),
+        removals=(condition("False"),),
+    ),
+    Rule(
         slug="fair-turns",
         name="an operator has its next turn after all others that wait",
         chapter=Chapter.WORKERS,
@@ -54,6 +81,13 @@ RULES = (
             "the_loss_of_a_worker_fails_its_plans_and_so_the_attempt_without_waiting_for_others",
         ),
         removals=(value("list[Any]()"),),
+    ),
+    Rule(
+        slug="stuck-worker-replaced",
+        name="a worker whose task runs and does not connect is replaced",
+        chapter=Chapter.WORKERS,
+        tests=tests("runtime/workers/test_keeper", "a_worker_whose_task_runs_and_does_not_connect_is_replaced"),
+        removals=(condition("False"),),
     ),
     Rule(
         slug="frozen-worker-lost",

@@ -10,11 +10,11 @@ import pytest
 from tests.runtime.miniature import NAME, application
 from tests.runtime.publishing.test_publication import emissions
 from tests.runtime.scripted_kafka import ScriptedKafka
+from tests.state.logs import a_file
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import EngineError, Unavailable
 from tidegate.runtime.batch_loop.claim import Claimant, Claimed, Overtaken
 from tidegate.runtime.batch_loop.next_metadata import after_batch
-from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -35,7 +35,7 @@ def emit(claimed: Claimed) -> BatchMeta:
     batch = claimed.meta.batch + 1
     meta = after_batch(claimed.meta, [], batch=batch, attempt=f"attempt{batch}", clock=0)
     rows = emissions("value")
-    file = write_rows(claimed.log.lake, "emission", 0, rows, batch=batch, topic="in", attempt=meta.attempt, clock=0)
+    file = a_file(claimed.log, "emission", 0, rows, batch=batch, attempt=meta.attempt, topic="in")
     claimed.log.commit(meta, [file])
     return meta
 
@@ -46,7 +46,7 @@ def refuse(claimed: Claimed, kafka: ScriptedKafka) -> None:
     batch = claimed.meta.batch + 1
     meta = after_batch(claimed.meta, [], batch=batch, attempt=f"attempt{batch}", clock=0)
     rows = emissions("value").append_column("offset", [[batch]])
-    file = write_rows(claimed.log.lake, "late", 0, rows, batch=batch, topic="in", attempt=meta.attempt, clock=0)
+    file = a_file(claimed.log, "late", 0, rows, batch=batch, attempt=meta.attempt, topic="in")
     claimed.log.commit(meta, [file])
 
 

@@ -23,7 +23,7 @@ from tidegate.runtime.batch_loop import claimed_operator
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.driver import InDoubt, OperatorDriver
 from tidegate.runtime.task.messages import KafkaAttempt
-from tidegate.state.delta_log.attempt_files import write_rows
+from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -237,22 +237,14 @@ def test_a_failed_attempt_leaves_neither_files_nor_open_transactions(
     driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
 ) -> None:
     def write_and_fail(attempt: KafkaAttempt) -> None:
-        write_rows(
-            attempt.log,
-            "state",
-            0,
-            pa.table({"key": [b"k"]}),
-            batch=attempt.batch,
-            topic="in",
-            attempt=attempt.attempt,
-            clock=0,
-        )
+        naming = Naming(attempt.log_format, attempt.batch, attempt.attempt, 0)
+        write_rows(attempt.log, naming, [Rows("state", 0, pa.table({"key": [b"k"]}))], topic="in")
         fail(attempt)
 
     jobs.before = write_and_fail
     with pytest.raises(EngineError):
         driver.claim.operator.round()
-    assert list(driver.claim.operator.log.place.folder.glob("kind=state/*/*")) == []
+    assert list(driver.claim.operator.log.place.folder.glob("data/*")) == []
     assert own_ids(kafka) == {PRODUCER_ID}
     assert [request.transactional_id for request in kafka.named("InitProducerId")] == ["app-op-0", "app-op-1"]
 

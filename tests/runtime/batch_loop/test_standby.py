@@ -86,11 +86,13 @@ def renewing(clock: TestClock, lake: Lake, lease: DriverLease, times: int, every
 class Waiting:
     """A driver that wants to claim an operator; the log has these epochs, one after the other."""
 
-    def __init__(self, lake: Lake, clock: TestClock, way: Succession, folder: Path, epochs: tuple[int, ...]) -> None:
+    def __init__(
+        self, lake: Lake, clock: TestClock, way: Succession, folder: Path, epochs: tuple[int, ...], was_fenced: bool
+    ) -> None:
         self.clock, self.stop, self.status = clock, Stop(clock), DriverStatusFile(folder, clock)
         self._epochs = list(epochs)
         watch = DriverWatch(lake, "mine", SIX_S, clock)
-        self._standby = Standby("updates", watch, self._newest_epoch, way, self.status)
+        self._standby = Standby("updates", watch, self._newest_epoch, way, self.status, was_fenced=was_fenced)
 
     def _newest_epoch(self) -> int:
         return self._epochs.pop(0) if len(self._epochs) > 1 else self._epochs[0]
@@ -103,8 +105,8 @@ class Waiting:
 
 @pytest.fixture
 def waiting(lake: Lake, clock: TestClock, tmp_path: Path) -> Callable[..., Waiting]:
-    def make(way: Succession, *epochs: int) -> Waiting:
-        return Waiting(lake, clock, way, tmp_path / "state", epochs or (1_000,))
+    def make(way: Succession, *epochs: int, was_fenced: bool = False) -> Waiting:
+        return Waiting(lake, clock, way, tmp_path / "state", epochs or (1_000,), was_fenced)
 
     return make
 
@@ -166,6 +168,24 @@ def test_a_claim_that_another_driver_made_meanwhile_is_waited_for_again(
     follows, waited_s = waiting(Succession.STAND_BY, 1_000, 1_001).turn()
     assert follows == 1_001
     assert 12.0 <= waited_s <= 12.6
+
+
+def test_a_fenced_driver_waits_for_the_lease_of_the_one_that_has_fenced_it(
+    waiting: Callable[..., Waiting], lake: Lake, clock: TestClock
+) -> None:
+    """A driver has claimed the operator under epoch 1,001; its lease comes after 1 s, and goes at 4 s as it ends."""
+    new = replace(OTHERS, epoch=1_001)
+    clock.events.append((clock.now_s + 1.0, lambda: driver_leases.put(lake, new)))
+    clock.events.append((clock.now_s + 4.0, lambda: driver_leases.end(lake, 1_001)))
+    follows, waited_s = waiting(Succession.STAND_BY, 1_001, was_fenced=True).turn()
+    assert follows == 1_001
+    assert 4.0 <= waited_s <= 4.5
+
+
+def test_a_fenced_driver_takes_over_from_one_that_never_writes_a_lease(waiting: Callable[..., Waiting]) -> None:
+    follows, waited_s = waiting(Succession.STAND_BY, 1_001, was_fenced=True).turn()
+    assert follows == 1_001
+    assert 6.0 <= waited_s <= 6.5
 
 
 def test_a_standby_ends_when_it_is_asked_to(waiting: Callable[..., Waiting], lake: Lake, clock: TestClock) -> None:

@@ -17,7 +17,7 @@ from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, Pin
 from tidegate.contracts.config import OperatorConfig, read
-from tidegate.contracts.errors import EngineError, StateError, Unavailable, UserError
+from tidegate.contracts.errors import EngineError, StartOver, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
@@ -275,6 +275,16 @@ def test_different_numbers_of_partitions_are_refused(table: Table) -> None:
     with pytest.raises(UserError, match="different numbers of partitions") as refused:
         source.open(described(READER, next_offset={0: 0, 1: 0}))
     assert refused.value.value == "2 and 1"
+
+
+def test_a_running_reader_starts_over_when_its_table_was_rescaled(table: Table) -> None:
+    reader = pinned(table)
+    newest = table.log.newest()
+    assert newest is not None
+    grown = described(newest, batch=newest.batch + 1, attempt="r", epoch=newest.epoch + 1, next_offset={0: 0, 1: 0})
+    table.log.commit(replace(grown, action="rescale", changed={}), [])
+    with pytest.raises(StartOver, match="was rescaled"):
+        reader.pin()
 
 
 def test_a_log_older_than_its_readers_last_version_stops_them(table: Table) -> None:

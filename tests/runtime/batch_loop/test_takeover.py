@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,14 @@ from tidegate.cli.driver_client import ask_driver
 from tidegate.contracts.errors import Fenced, UserError
 from tidegate.runtime.batch_loop.driver import Owned
 from tidegate.runtime.batch_loop.lease_holder import LeaseHolder
+from tidegate.runtime.configuration.application import config_of
 from tidegate.runtime.doctor.current_driver import current_driver
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state.lease_decisions import Succession
 
 pytestmark = pytest.mark.fast
 
+HOUR_MS = 3_600_000
 TAKEOVER_AFTER_MS = 3_000
 """Long enough for a thread that renews a lease to get its turn on a busy machine."""
 
@@ -39,9 +42,11 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
 class Machine:
     """A driver on a machine of its own: another state folder, the same lake."""
 
-    def __init__(self, folder: Path, number: int, way: Succession) -> None:
-        changed = {"state": folder / f"state-{number}", "takeover_after": TAKEOVER_AFTER_MS, "trigger": 10}
-        self.application = application(folder).model_copy(update=changed)
+    def __init__(
+        self, folder: Path, number: int, way: Succession, takeover_after_ms: int = TAKEOVER_AFTER_MS, **operator: object
+    ) -> None:
+        changed = {"state": folder / f"state-{number}", "takeover_after": takeover_after_ms, "trigger": 10}
+        self.application = application(folder, **operator).model_copy(update=changed)
         self.driver = driver_of(self.application, Jobs(), succession=way)
         self.error: Exception | None = None
         self._stop, self._thread = Event(), Thread(target=self._run)
@@ -76,8 +81,8 @@ def start(kafka: ScriptedKafka, tmp_path: Path) -> Iterator[Callable[..., Machin
     """`start(number, way)`: a driver runs on that machine."""
     with ExitStack() as machines:
 
-        def make(number: int, way: Succession = Succession.STAND_BY) -> Machine:
-            machine = Machine(tmp_path, number, way)
+        def make(number: int, way: Succession = Succession.STAND_BY, **operator: object) -> Machine:
+            machine = Machine(tmp_path, number, way, **operator)
             machines.callback(machine.end)
             return machine
 
@@ -100,6 +105,29 @@ def test_a_standby_takes_over_at_once_when_the_driver_ends(start: Callable[..., 
     first.end()
     drives(second, 2)
     assert first.error is None
+
+
+def test_a_standby_with_another_file_takes_over_under_the_configuration_in_the_log(
+    start: Callable[..., Machine], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file of the second machine has another time limit; a start without another driver uses it"""
+    first = start(1)
+    drives(first, 1)
+    second = start(2, until={"time_limit": "2h"})
+    wait_for(second.stands_by, "it stands by")
+    first.end()
+    drives(second, 2)
+    assert config_of_log(second).until.time_limit == HOUR_MS
+    assert "its own file differs" in caplog.text
+    second.end()
+    third = start(3, until={"time_limit": "2h"})
+    wait_for(lambda: third.epoch is not None, "it drives")
+    assert config_of_log(third).until.time_limit == 2 * HOUR_MS
+
+
+def config_of_log(machine: Machine) -> Any:
+    assert isinstance(machine.driver.claim, Owned)
+    return config_of(machine.driver.claim.operator.newest.settings)
 
 
 def test_a_second_driver_is_refused_and_the_first_goes_on(start: Callable[..., Machine], kafka: ScriptedKafka) -> None:
@@ -158,13 +186,14 @@ def test_a_frozen_driver_is_fenced_by_its_next_commit_and_stands_by(
 
 
 def test_of_several_that_stand_by_one_takes_over_and_the_others_stand_by(start: Callable[..., Machine]) -> None:
+    """The first deletes its lease as it ends; no lease runs out within the test."""
     first = start(1)
     drives(first, 1)
-    others = [start(number) for number in range(2, 5)]
+    others = [start(number, takeover_after_ms=60_000) for number in range(2, 5)]
     wait_for(lambda: all(each.stands_by() for each in others), "all stand by")
     first.end()
     wait_for(lambda: [each.epoch for each in others if each.epoch] == [2], "one drives")
-    time.sleep(1.0)
+    time.sleep(1.0)  # a takeover too many would happen now
     assert [each.epoch for each in others if each.epoch] == [2]
     assert not any(each.has_ended() for each in others)
 

@@ -1,10 +1,13 @@
 """The configuration file is checked as a whole before anything starts."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from tidegate.contracts.errors import ConfigurationError, UserError
-from tidegate.runtime.configuration.application import config_hash, load, override
+from tidegate.runtime.configuration.application import application_of, config_hash, load, override
+from tidegate.state.lake.place import Place
 
 pytestmark = pytest.mark.fast
 
@@ -199,6 +202,20 @@ def test_a_url_in_the_environment_is_not_accepted_as_a_folder(tmp_path, monkeypa
     assert "lake" in problems_of(tmp_path, GOOD)
 
 
+@pytest.mark.parametrize(
+    ("url", "why", "instead"),
+    [
+        ("hdfs://namenode/lake", "HDFS, which has no put that succeeds only if", "name a folder, or a url"),
+        ("s3a://bucket/lake", "no storage that Tidegate can use", "or write s3://"),
+        ("abfss://c@account.dfs.core.windows.net/lake", "no storage that Tidegate can use", "or write az://"),
+    ],
+)
+def test_a_url_of_another_storage_is_refused_with_what_to_write_instead(tmp_path, url, why, instead):
+    problem = problems_of(tmp_path, GOOD | {"lake": url})["lake"]
+    assert why in problem.cause
+    assert instead in problem.remedy
+
+
 @pytest.mark.parametrize("url", ["s3://bucket/lake", "gs://bucket/lake/", "az://container/lake"])
 def test_a_lake_can_be_in_an_object_store(tmp_path, url):
     lake = load(written(tmp_path, GOOD | {"lake": url})).lake
@@ -209,6 +226,15 @@ def test_options_of_a_lake_go_with_its_place_and_a_file_of_secrets_is_relative_t
     options = {"endpoint": "http://127.0.0.1:9000", "secret_file": "keys"}
     lake = load(written(tmp_path, GOOD | {"lake": "s3://bucket/lake", "lake_options": options})).lake
     assert dict((lake / "op").options) == {"endpoint": "http://127.0.0.1:9000", "secret_file": str(tmp_path / "keys")}
+
+
+def test_options_of_a_lake_are_merged_however_the_application_is_described():
+    lake, options = "s3://data/x", {"region": "eu-west-1"}
+    raw = {**GOOD, "lake": lake, "lake_options": options}
+    assert application_of(raw).lake == Place.of(lake, options)
+    assert application_of({**raw, "lake": Place.of(lake, {"endpoint": "http://store"})}).lake == Place.of(
+        lake, {"endpoint": "http://store", **options}
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,3 +249,27 @@ def test_options_of_a_lake_go_with_its_place_and_a_file_of_secrets_is_relative_t
 def test_options_that_the_lake_does_not_have_are_refused(tmp_path, lake, options):
     problem = problems_of(tmp_path, GOOD | {"lake": lake, "lake_options": options})["lake_options"]
     assert problem.remedy
+
+
+@pytest.mark.parametrize("wrong", ["1", 1, "1 EUR/day", "0 USD/day", "-1 USD/day", "1 USD/month", "", None])
+def test_a_budget_is_written_as_dollars_a_day(tmp_path: Path, wrong: object) -> None:
+    if wrong is None:
+        assert load(written(tmp_path, {**GOOD, "lake_budget": None})).lake_budget is None
+        return
+    with pytest.raises(ConfigurationError) as refused:
+        load(written(tmp_path, {**GOOD, "lake": "s3://bucket/lake", "lake_budget": wrong}))
+    assert "1 USD/day" in str(refused.value)
+
+
+def test_a_budget_is_refused_where_requests_cost_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="cost nothing"):
+        load(written(tmp_path, {**GOOD, "lake_budget": "1 USD/day"}))
+
+
+def test_batches_wait_longer_by_default_where_requests_cost_money(tmp_path: Path) -> None:
+    bare = {name: value for name, value in GOOD.items() if name != "trigger"}
+    local, remote = (load(written(tmp_path, {**bare, "lake": lake})) for lake in ("lake", "s3://bucket/lake"))
+    assert (local.trigger_ms, remote.trigger_ms) == (200, 5_000)
+    limited = load(written(tmp_path, {**bare, "lake": "s3://bucket/lake", "lake_budget": "0.50 USD/day"}))
+    assert (limited.lake_budget, limited.longest_pause_s) == (0.5, 30.0)
+    assert load(written(tmp_path, {**bare, "trigger": "0"})).trigger_ms == 0

@@ -10,9 +10,11 @@ import pytest
 
 from tests.living_driver import LEASE
 from tests.runtime.miniature import NAME, application
+from tidegate.contracts.errors import Unavailable
 from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.doctor import status as status_module
 from tidegate.runtime.doctor.current_driver import CHECKS, CLOCKS_DIFFER_MS, collect, current_driver
-from tidegate.runtime.doctor.status import operator_status
+from tidegate.runtime.doctor.status import application_status, operator_status
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state import driver_leases
 from tidegate.state.lake.opening import open_lake
@@ -64,6 +66,19 @@ def test_a_driver_on_this_machine_is_explained_by_what_it_has_written(given: App
         put(given, replace(LEASE, instance=instance))
         DriverStatusFile(state).write("waiting", "for a broker")
         assert operator_status(given, NAME)["why"] == {"rule": "waiting", "text": "for a broker"}
+
+
+def test_a_lake_that_does_not_answer_is_told_in_the_status_of_each_operator(
+    given: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_lake: object, _version: object) -> bool:
+        raise Unavailable("the store does not answer", value=NAME)
+
+    monkeypatch.setattr(status_module, "has_version", away)
+    found = application_status(given)[NAME]
+    assert (found["log"], found["note"]) == (None, "the lake does not answer")
+    assert found["why"]["rule"] == "lake away"
+    assert "the store does not answer" in found["why"]["text"]
 
 
 def test_a_driver_that_was_killed_on_this_machine_is_no_driver_at_once(given: Application) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.lakes import entry_path, lake_at
 from tests.runtime.miniature import NAME, application
-from tests.state.logs import commit_rows, meta, rows
+from tests.state.logs import a_file, commit_rows, meta, rows
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.log_schema import log_schema
@@ -22,7 +22,6 @@ from tidegate.runtime.doctor import lake
 from tidegate.runtime.doctor.lake import CHECKS, DISK_CHECKS, Disk, Log
 from tidegate.state import leases
 from tidegate.state.alignment_decisions import Lease
-from tidegate.state.delta_log.attempt_files import write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.protocol_decisions import MAX_BATCHES
 from tidegate.state.upkeep.orphans import MIN_AGE_MS
@@ -82,7 +81,7 @@ def test_a_truncated_entry_is_reported_with_its_file(world: World) -> None:
 
 def test_a_log_of_a_different_format_is_reported(world: World) -> None:
     first = entry_path(world.log.lake, 0)
-    first.write_text(first.read_text().replace('"tidegate.format":"2"', '"tidegate.format":"99"'))
+    first.write_text(first.read_text().replace('"tidegate.format":"3"', '"tidegate.format":"99"'))
     [(problem, value, _)] = found(world.seen())
     assert problem == "the operator log has a different format"
     assert value.startswith("99 in")
@@ -143,7 +142,7 @@ def test_a_log_that_is_never_compacted_is_reported_with_the_command(world: World
 def test_files_that_no_commit_names_are_counted_once_they_are_old(world: World) -> None:
     old_ms = SYSTEM_CLOCK.now_ms() - 2 * MIN_AGE_MS
     commit_rows(world.log, 0, {("state", 0): rows("a")}, operator=NAME, clock=SYSTEM_CLOCK.now_ms())
-    lost = write_rows(world.log.lake, "state", 0, rows("b", "c"), batch=1, topic="t", attempt="dead", clock=0)
+    lost = a_file(world.log, "state", 0, rows("b", "c"), batch=1, attempt="dead")
     world.commit(clock=SYSTEM_CLOCK.now_ms())
     assert found(world.seen()) == [], "a running attempt's files are nobody's business"
     file = world.path / lost.path

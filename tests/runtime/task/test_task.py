@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -22,7 +23,7 @@ from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import EngineError, Superseded
-from tidegate.contracts.log_schema import log_schema
+from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
 from tidegate.operators.registry import operator_for
@@ -92,6 +93,7 @@ def attempt(tmp_path: Path) -> KafkaAttempt:
         ),
         kafka={},
         log=log.lake,
+        log_format=FORMAT,
         version=log.version,
         table_id=log.table_id,
         state=tmp_path / "state",
@@ -122,14 +124,20 @@ def header(attempt: KafkaAttempt) -> Header | None:
     return HeaderFile(attempt.state / OPERATOR / attempt.table_id / str(PARTITION) / "header").read()
 
 
+def only(attempt: KafkaAttempt, given: PartitionPlan, port: Any) -> PartitionResult | PartitionFailure:
+    """The answer of a task with one plan."""
+    (answer,) = run.run_plans(attempt, [given], port)
+    return answer
+
+
 def ran(attempt: KafkaAttempt, port: Any) -> PartitionResult:
-    done = run.run_plan(attempt, plan(), port)
+    done = only(attempt, plan(), port)
     assert isinstance(done, PartitionResult), done
     return done
 
 
 def failed(attempt: KafkaAttempt, port: Any) -> Exception:
-    done = run.run_plan(attempt, plan(), port)
+    done = only(attempt, plan(), port)
     assert isinstance(done, PartitionFailure), done
     return done.error
 
@@ -146,7 +154,7 @@ def test_a_task_that_spark_retries_refuses_to_run(attempt: KafkaAttempt, monkeyp
     for number, runs in ((1, False), (0, True)):
         context = SimpleNamespace(attemptNumber=lambda number=number: number)
         monkeypatch.setattr(run, "TaskContext", SimpleNamespace(get=lambda context=context: context))
-        assert isinstance(run.run_plan(attempt, plan(), port), PartitionResult) is runs
+        assert isinstance(only(attempt, plan(), port), PartitionResult) is runs
         assert bool(port.reads) is runs
 
 
@@ -163,10 +171,10 @@ def test_a_failed_fetch_never_damages_a_local_state(attempt: KafkaAttempt) -> No
     next_batch = replace(attempt, batch=2, attempt="next")
     before = header(attempt)
     wanted = plan(wanted=Wanted(epoch=1, batch=2, last=(1, "mine")))
-    assert isinstance(run.run_plan(next_batch, wanted, StandIn(on_read=refuse)), PartitionFailure)
+    assert isinstance(only(next_batch, wanted, StandIn(on_read=refuse)), PartitionFailure)
     assert header(attempt) == before
     assert before is not None and before.complete
-    done = run.run_plan(replace(attempt, batch=2, attempt="again"), wanted, StandIn())
+    done = only(replace(attempt, batch=2, attempt="again"), wanted, StandIn())
     assert (
         isinstance(done, PartitionResult) and done.recovery is not None and done.recovery.method is RecoveryMethod.GO_ON
     )
@@ -258,7 +266,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
 def through_kafka(attempt: KafkaAttempt, kafka: ScriptedKafka, **changes: Any) -> PartitionResult:
     producer = init_producer(kafka, "id", timeout_ms=60_000)  # type: ignore[arg-type]
     given = plan(producer=producer, **changes)
-    done = run.run_plan(attempt, given, KafkaPort(attempt=attempt, deadline=Deadline(5.0, SYSTEM_CLOCK)))
+    done = only(attempt, given, KafkaPort(attempt=attempt, deadline=Deadline(5.0, SYSTEM_CLOCK)))
     assert isinstance(done, PartitionResult), done
     return done
 
@@ -298,16 +306,17 @@ SHUT_DOWN = {"kind": "suppression", "input": "in", "output": "out", "buffer": {"
 
 
 def test_a_record_at_a_reused_offset_is_a_separate_row(attempt: KafkaAttempt) -> None:
-    done = run.run_plan(attempt, plan(raised=((7, 7),)), StandIn())
+    done = only(attempt, plan(raised=((7, 7),)), StandIn())
     assert isinstance(done, PartitionResult)
     assert done.next_offset == 1
-    [emission] = [file for file in done.files if file.kind == "emission"]
-    assert pq.read_table(attempt.log.place.folder / emission.path)["offset"].to_pylist() == [7]
+    [file] = done.files
+    rows = pq.read_table(attempt.log.place.folder / file.path)
+    assert rows.filter(pc.equal(rows["kind"], "emission"))["offset"].to_pylist() == [7]
 
 
 def test_a_partition_stopped_by_a_limit_names_an_offset_of_the_input(attempt: KafkaAttempt) -> None:
     bounded = replace(attempt, config=read(SuppressionConfig, SHUT_DOWN))
     port = StandIn(rows=(Row(b"a", b"v", 1, 0), Row(b"b", b"v", 1, 1)))
-    done = run.run_plan(bounded, plan(end=2, raised=((7, 7),)), port)
+    done = only(bounded, plan(end=2, raised=((7, 7),)), port)
     assert isinstance(done, PartitionResult)
     assert (done.stopped_at, done.next_offset) == (1, 1)

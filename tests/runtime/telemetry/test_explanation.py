@@ -22,14 +22,23 @@ RUNNING = Explanation("running", "")
 CAUGHT_UP = PartitionFacts(next_offset=10, first=0, stable=10, end=10)
 
 
-def operator(state: State | None, *, driven: bool, kafka_error: str = "") -> Explanation:
+def operator(state: State | None, *, driven: bool, kafka_error: str = "", lake_error: str = "") -> Explanation:
     status = None if state is None else DriverStatus(state=state, since=1, why="because")
-    return explain_operator(OperatorFacts(driven=driven, status=status, kafka_error=kafka_error))
+    return explain_operator(OperatorFacts(driven=driven, status=status, kafka_error=kafka_error, lake_error=lake_error))
 
 
 @pytest.mark.parametrize("state", ["bound reached", "fenced", "refused", "stopped"])
 def test_the_reason_of_a_stopped_driver_is_shown_even_if_the_broker_is_unavailable(state: State) -> None:
     assert operator(state, driven=False, kafka_error="no broker") == (state, "because")
+
+
+@pytest.mark.parametrize(
+    ("state", "rule"), [("refused", "refused"), ("running", "lake away"), ("drained", "lake away"), (None, "lake away")]
+)
+def test_while_the_lake_is_away_only_a_driver_that_has_told_why_it_stopped_counts_as_ended(
+    state: State | None, rule: str
+) -> None:
+    assert operator(state, driven=False, lake_error="no answer").rule == rule
 
 
 @pytest.mark.parametrize("state", ["drained", None])

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.runtime.workers.homes import homes
+from tidegate.runtime.workers.messages import Site
 from tidegate.runtime.workers.places import first_free, place_of
 from tidegate.runtime.workers.turns import Turns
 
@@ -80,12 +81,13 @@ def test_a_new_place_gets_its_share_and_nothing_else_moves(
 
 
 def test_a_replacement_takes_the_name_and_so_the_partitions_of_the_lost_place() -> None:
-    taken = {("a", 10): "a/0", ("a", 11): "a/1", ("b", 10): "b/0"}
-    assert place_of("a", 11, taken) == "a/1"
-    assert place_of("a", 12, taken) == "a/2"
-    assert place_of("c", 1, taken) == "c/0"
-    del taken["a", 10]
-    assert place_of("a", 12, taken) == "a/0"
+    taken = {("a", "10"): "a/0", ("a", "11"): "a/1", ("b", "10"): "b/0"}
+    assert place_of(Site("a", "x", "11"), taken) == "a/1"
+    assert place_of(Site("a", "x", "12"), taken) == "a/2"
+    assert place_of(Site("c", "x", "1"), taken) == "c/0"
+    del taken["a", "10"]
+    assert place_of(Site("a", "x", "12"), taken) == "a/0"
+    assert place_of(Site("a", "x", "/own"), taken) == place_of(Site("a", "y", "/own"), {}) == "a:/own"
     assert first_free({"0", "2"}) == "1"
 
 

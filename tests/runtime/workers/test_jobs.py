@@ -13,13 +13,17 @@ from pyspark import cloudpickle
 
 from tests.runtime.miniature import application
 from tidegate.contracts.errors import EngineError
+from tidegate.contracts.log_schema import FORMAT
+from tidegate.contracts.operator import Layout
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.runtime.task.messages import KafkaAttempt, PartitionFailure
 from tidegate.runtime.task.results import results_of
+from tidegate.runtime.task.run import drop_states
 from tidegate.runtime.workers.jobs import WorkerJobs
 from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
 from tidegate.runtime.workers.messages import divided
-from tidegate.runtime.workers.pool import Worker
+from tidegate.runtime.workers.pool import TeamSize, Worker
+from tidegate.state.local.local_state import LocalState
 
 pytestmark = pytest.mark.fast
 
@@ -54,10 +58,14 @@ class Pool:
     starts_in_background = False
 
     def __init__(self) -> None:
+        self.strays: list[tuple[Worker, frozenset[int]]] = []
         self.workers: list[Any] = [Worker(seat=None, job=None, batch=Sent()) for _ in range(2)]  # type: ignore[arg-type]
 
-    def at_home(self, _owner: str, partitions: list[int]) -> dict[int, Worker]:
+    def at_home(self, _owner: str, _operator: str, partitions: list[int], _limit: TeamSize) -> dict[int, Worker]:
         return {partition: self.workers[partition % 2] for partition in partitions}
+
+    def to_drop(self, _owner: str) -> list[tuple[Worker, frozenset[int]]]:
+        return self.strays
 
 
 @pytest.fixture
@@ -68,6 +76,7 @@ def attempt(tmp_path: Path) -> KafkaAttempt:
         config=config,
         topic="in",
         log=tmp_path / "op",
+        log_format=FORMAT,
         version=1,
         table_id="id",
         state=tmp_path,
@@ -120,6 +129,36 @@ def test_the_loss_of_a_worker_fails_its_plans_and_so_the_attempt_without_waiting
     assert [plan.partition for plan in other.items[0].arguments[0]] == [1]
     with pytest.raises(EngineError, match="a worker was lost"):
         results_of(answers)
+
+
+def test_a_place_is_told_to_drop_copies_of_states_that_are_at_home_elsewhere(attempt: KafkaAttempt) -> None:
+    pool: Any = Pool()
+    done: list[Item] = []
+
+    def do(item: Item) -> None:
+        done.append(item)
+        item.answer.set_result([])
+
+    for worker in pool.workers:
+        worker.batch.put = do
+    pool.strays = [(pool.workers[1], frozenset({5}))]
+    WorkerJobs(pool).run(attempt, plans(0))
+    assert [(item.function, item.arguments) for item in done[1:]] == [(drop_states, (frozenset({5}),))]
+
+
+def test_copies_are_removed_unless_a_task_works_on_them(attempt: KafkaAttempt) -> None:
+    root, layout = attempt.state, Layout(kind="test", version=1, arrays=(), capacity={})
+    of_log = {"operator": attempt.operator, "table_id": attempt.table_id, "token": (1, 1), "timeout_s": 5.0}
+    for partition in (0, 1, 2):
+        with LocalState.lock(root, partition, **of_log) as local:  # type: ignore[arg-type]
+            local.rebuild(layout)
+            local.begin(1, 1, "a")
+            local.complete()
+    with LocalState.lock(root, 1, **of_log):  # type: ignore[arg-type]
+        assert drop_states(attempt, {1, 2, 3}) == [2]
+    folder = root / attempt.operator / attempt.table_id
+    assert sorted(header.parent.name for header in folder.glob("*/header")) == ["0", "1"]
+    assert [path.name for path in (folder / "2").iterdir()] == ["lock"]
 
 
 def test_the_error_of_a_task_is_raised(attempt: KafkaAttempt) -> None:

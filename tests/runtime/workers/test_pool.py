@@ -17,6 +17,7 @@ from tests.patience import wait_for
 from tidegate.runtime.spark.session import Spark, leaves_room, start_spark
 from tidegate.runtime.workers.jobs import WorkerJobs
 from tidegate.runtime.workers.lanes import Item, WorkerLost
+from tidegate.runtime.workers.placement import Post
 from tidegate.runtime.workers.pool import Worker, Workers, put, workers_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -63,20 +64,24 @@ def test_a_local_spark_has_a_worker_per_core_and_as_many_slots_for_ordinary_jobs
 
 
 def test_a_killed_worker_is_noticed_at_once_and_replaced_and_partitions_stay_at_the_place(workers: Workers) -> None:
-    before = workers.at_home("op", range(4))
+    before = homes(workers)
     victim = before[0]
     working = ask(victim, time.sleep, 60)
     os.kill(pid_of_busy(victim), signal.SIGKILL)
     assert isinstance(working.exception(5), WorkerLost)
-    left = workers.at_home("op", range(4))
+    left = homes(workers)
     assert victim not in left.values()
     assert {p: worker for p, worker in left.items() if before[p] is not victim} == {
         p: worker for p, worker in before.items() if worker is not victim
     }
     wait_for(lambda: len(workers.ready()) == 2)
-    after = workers.at_home("op", range(4))
-    assert {worker.place for worker in after.values()} == {victim.place}
-    assert {worker.post for worker in after.values()} == {"0", "1"}
+    after = homes(workers)
+    assert victim.home is not None
+    assert {worker.home for worker in after.values()} == {Post(victim.home.place, name) for name in "01"}
+
+
+def homes(workers: Workers) -> dict[int, Worker]:
+    return workers.at_home("driver", "op", range(4), lambda _: None)
 
 
 def pid_of_busy(worker: Worker) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection
+from operator import attrgetter
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
@@ -18,10 +21,12 @@ import pytest
 
 from tests.patience import PATIENCE_S, wait_for
 from tidegate.contracts.errors import EngineError
+from tidegate.runtime.task.messages import Attempt
 from tidegate.runtime.workers.connection import Door, connect, hang_up
 from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
-from tidegate.runtime.workers.messages import Hello, Seat
+from tidegate.runtime.workers.messages import Hello, Seat, Site
 from tidegate.runtime.workers.resident import GIVEN_UP, Resident
+from tidegate.runtime.workers.site import STATE, own_state_folder, site
 
 pytestmark = pytest.mark.fast
 
@@ -43,12 +48,12 @@ def wait_in_work() -> None:
 class Worker:
     """A resident on a thread, the lane to it, and the exit codes with which its process would have ended."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: Path | None = None) -> None:
         ours, theirs = socket.socketpair()
         self.ended: list[int] = []
         self.connection, self.lost = Connection(ours.detach()), Event()
         self.lane = Lane(self.lost.set)
-        resident = Resident(Connection(theirs.detach()), self.ended.append)
+        resident = Resident(Connection(theirs.detach()), state, self.ended.append)
         self.thread = Thread(target=self._run, args=(resident,), daemon=True)
         self.thread.start()
 
@@ -59,7 +64,7 @@ class Worker:
 
     def go(self) -> Worker:
         """The driver is connected."""
-        self.lane.connected(self.connection, Hello(0, "batch", "machine", 1, 2))
+        self.lane.connected(self.connection, Hello(0, "batch", Site("machine", "", "1"), 2))
         return self
 
     def put(self, owner: str, function: Any, *arguments: Any) -> Any:
@@ -167,6 +172,41 @@ def test_only_who_has_the_key_is_welcome_and_a_silent_stranger_keeps_nobody_wait
         connect("127.0.0.1", door.port, b"right")
 
 
+def test_a_worker_with_a_state_folder_of_its_own_uses_that_instead_of_the_configured_one(tmp_path: Path) -> None:
+    worker = Worker(tmp_path / "own").go()
+    attempt: Any = Attempt(
+        operator="op",
+        config=None,  # type: ignore[arg-type]
+        topic="in",
+        log=None,  # type: ignore[arg-type]
+        version=1,
+        log_format=3,
+        table_id="id",
+        state=tmp_path / "configured",
+        epoch=1,
+        batch=1,
+        attempt="a",
+        clock=0,
+    )
+    item = Item("driver", attrgetter("state"), (), attempt)
+    worker.lane.put(item)
+    assert item.answer.result(10) == tmp_path / "own"
+    worker.lane.lose("the test is over")
+
+
+def test_the_state_folder_of_an_executor_may_be_relative_to_its_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(STATE, raising=False)
+    assert own_state_folder() is None
+    assert site().disk == str(os.getppid())
+    monkeypatch.setenv(STATE, "./state")
+    assert own_state_folder() == tmp_path / "state"
+    assert site().disk == str(tmp_path / "state")
+    assert site().executor == ""
+
+
 def test_the_key_is_never_shown() -> None:
     assert "secret" not in repr(Seat(1, "here", 2, b"secret"))
 
@@ -177,7 +217,7 @@ def test_a_process_beside_a_worker_ends_in_silence_when_its_driver_hangs_up() ->
     command = [sys.executable, "-m", "tidegate.runtime.workers.beside"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stderr is not None
-        pickle.dump((Seat(0, "127.0.0.1", door.port, b"key"), "machine", 1), process.stdin)
+        pickle.dump((Seat(0, "127.0.0.1", door.port, b"key"), Site("machine", "", "1")), process.stdin)
         process.stdin.flush()  # and it stays open: the worker lives
         told = process.stderr.read()
         assert (process.wait(PATIENCE_S), told) == (0, b"")

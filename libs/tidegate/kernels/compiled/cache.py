@@ -2,14 +2,19 @@
 
 numba compiles the callees and the constants of other modules into a kernel, but looks at the kernel's own file alone to
 see whether a cached one is fresh. After a change elsewhere it would run old code, or fail to read its index.
+
+It numbers the code of a kernel's signatures, each process by what it finds. Two that write at the same time would use
+one number for two signatures, and later processes would run the code of the other one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +36,19 @@ class KernelCache(caching.FunctionCache):  # type: ignore[misc, unused-ignore]
         """
         self._impl_class = partial(_Files, checked=checked)
         super().__init__(kernel)
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        self._impl.locator.ensure_cache_path()
+        with _alone(Path(self._cache_path)):
+            super()._save_overload(sig, data)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let no other process write to the cache in this folder meanwhile."""
+    with (folder / ".kernels.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 class _Files(caching.CompileResultCacheImpl):  # type: ignore[misc, unused-ignore]

@@ -11,6 +11,7 @@ import heapq
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -222,7 +223,7 @@ def _with_unreadable(records: Records, batches: Frames, unreadable: Int64s, star
         "headers_start": none,
         "headers_length": none,
     }
-    columns = {name: np.concatenate([getattr(records, name), column]) for name, column in added.items()}
+    columns: dict[str, Any] = {name: np.concatenate([getattr(records, name), column]) for name, column in added.items()}
     codes = np.concatenate([np.zeros(len(records), np.int8), unreadable[chosen].astype(np.int8)])
     order = np.argsort(columns["offset"], kind="stable")
     return Records(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidegate.contracts.kind import Kind
-from tidegate.contracts.operator import Layout, Storage
+from tidegate.contracts.operator import Layout, OffsetColumns, Storage
 from tidegate.operators.deduplicate.config import DeduplicateConfig, DeduplicateRules
 from tidegate.operators.deduplicate.state import LAYOUT, DeduplicateState, damage_of
 from tidegate.operators.deduplicate.views import register
@@ -23,6 +23,7 @@ class Deduplicate:
     kind: str = "deduplicate"
     layout: Layout = LAYOUT
     columns: tuple[pa.Field, ...] = ()
+    offset_columns = OffsetColumns()
 
     def __init__(self, config: DeduplicateRules) -> None:
         self.config = config

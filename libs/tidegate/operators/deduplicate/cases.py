@@ -9,8 +9,8 @@ from tidegate.contracts.records import Row
 from tidegate.operators.deduplicate.config import DeduplicateConfig
 from tidegate.operators.deduplicate.reference import Reference
 from tidegate.operators.deduplicate.strategies import deduplicate_configs
-from tidegate.operators.keys_reference import Window
 from tidegate.operators.testing.cases import Case, columns, late_rows, play, rejected_rows, window_columns
+from tidegate.operators.testing.keys_reference import Window
 from tidegate.operators.testing.laws import Event, Trace
 from tidegate.operators.testing.strategies import windowed_histories
 
@@ -28,6 +28,7 @@ def deduplicate_reference(config: DeduplicateConfig, history: Sequence[Event], c
         applied=len(reference.emissions),
         superseded=reference.superseded,
         stream_time=reference.stream_time,
+        marks=notes.passed.marks,
         held=[_slot(row, window) for row, window in remembered],
         held_bytes=reference.held_bytes,
         stopped_at=reference.stopped_at,

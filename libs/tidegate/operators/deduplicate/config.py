@@ -71,6 +71,10 @@ class DeduplicateRules(KeyRules):
         """Return how far behind stream time keys are remembered, in ms."""
         return min(self.within_ms + (self.grace or 0), MAX_TIMESTAMP)
 
+    def hold(self, length: int | None) -> int:
+        """Return 0: nothing is held back."""
+        return 0
+
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return why the keys remembered under `before` do not suffice for this configuration, per option.
 

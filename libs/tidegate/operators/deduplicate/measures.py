@@ -20,7 +20,7 @@ def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
     unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: late_and_rejected.LATENESS_SUM])
     first = int(outcome.tally[step.EMITTED])
     return Counts(
-        records_in=int(outcome.tally[step.NEXT_ROW]),
+        records_in=late_and_rejected.records_in(outcome.unaccepted, int(outcome.tally[step.NEXT_ROW])),
         applied=first,
         superseded=int(outcome.tally[step.SUPERSEDED]),
         late=late,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.deduplicate.config import DeduplicateRules
-from tidegate.operators.keys_reference import Window, key_and_window
+from tidegate.operators.testing.keys_reference import Window, key_and_window
 
 
 @dataclass

@@ -118,7 +118,7 @@ class DeduplicateState:
         Every record is counted once, up to the one at which `shut_down` stops.
         """
         own, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
-        batch, _, missing = self._keys.keyed(own, missing)
+        batch, _, missing = self._keys.keyed(own, missing, records.window)
         keys, outcome = _keys_alone(batch), self._outcome(len(records))
         signal = run(
             lambda: kernel.absorb(self._shell.state, batch, keys, missing, newest, self._rules, outcome),
@@ -191,7 +191,7 @@ class DeduplicateState:
         signal: int = kernel.DONE,
     ) -> StepResult:
         """Return the outcome as tables, and free what has expired. `own`: the records under their own keys."""
-        state, unaccepted, tally = self._shell.state, outcome.unaccepted, outcome.tally
+        state, unaccepted, tally, before = self._shell.state, outcome.unaccepted, outcome.tally, self.stream_time
         slots_changed, gone = tables.net_changes(state, outcome, int(batch.offset[0]) if len(batch.offset) else 2**62)
         emissions = tables.emissions(state, batch, outcome.emitted[: tally[kernel.EMITTED]])
         changes, undo = (tables.changes(state, batch, slots_changed, is_gone) for is_gone in (gone, ~gone))
@@ -211,6 +211,13 @@ class DeduplicateState:
             stopped_at=stop.offset,
             stopped_by=stop.limit,
             measures=measures.measures(outcome, self._config, *self._held()),
+            passage=late_and_rejected.passage(
+                (before, self.stream_time),
+                batch,
+                tally[kernel.NEXT_ROW],
+                unaccepted,
+                outcome.emitted[: tally[kernel.EMITTED]],
+            ),
         )
 
 

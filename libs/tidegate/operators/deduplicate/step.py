@@ -21,7 +21,7 @@ from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import FlatRecords, Payloads
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.operators import late_and_rejected
-from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
+from tidegate.operators.late_and_rejected import ACCEPTED, LATE, TIME_ONLY, Unaccepted
 
 DONE, NEEDS_SLOT, NEEDS_ROOM, FULL_KEYS, FULL_BYTES = range(5)
 """Why a kernel returned: all rows are done; the row at tally[NEXT_ROW] needs a slot or room in the arena, or would
@@ -89,6 +89,9 @@ def absorb(
         # rule: unaccepted-changes-nothing
         if code != ACCEPTED:
             late_and_rejected.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
+            if code == TIME_ONLY:
+                tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
+                expire(state, due_until(rules, tally[STREAM_TIME]), outcome)
             continue
         stream_time = max(tally[STREAM_TIME], timestamp)
         due = due_until(rules, stream_time)

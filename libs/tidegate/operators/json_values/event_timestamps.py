@@ -36,6 +36,8 @@ _EXACT_DIGITS = 40
 """A number of up to so many characters and without an exponent is read exactly, any other one as a double."""
 
 _MS_PER_UNIT = {"ms": Fraction(1), "s": Fraction(1000), "us": Fraction(1, 1000)}
+_SHIFT_AND_DIVISOR = {"ms": (0, 1), "s": (3, 1), "us": (0, 1000)}
+"""A number of the unit in ms, rounded down: floor(number * 10**shift) // divisor."""
 
 
 def event_timestamps(records: Records, field: TimestampField | None) -> tuple[Int64s, npt.NDArray[np.int8]]:
@@ -46,13 +48,16 @@ def event_timestamps(records: Records, field: TimestampField | None) -> tuple[In
     """
     if field is None:
         return records.timestamp, (NULL_TIMESTAMP * (records.timestamp == NO_TIMESTAMP)).astype(np.int8)
-    found = json_fields.fields_of(records, field.field)
-    numbers = json_fields.integers_of(found)
-    codes = np.where(found.code == json_fields.FOUND, np.where(numbers.is_number, 0, NO_NUMBER), _CODES[found.code])
-    timestamps = records.timestamp.copy()
-    for row in np.flatnonzero(codes == 0).tolist():
-        number = int(numbers.whole[row]) if numbers.is_integer[row] else _number(found.text(row))
-        timestamp, codes[row] = _milliseconds(number, field.unit)
+    [found] = json_fields.fields_of(records, [field.field])
+    shift, divisor = _SHIFT_AND_DIVISOR[field.unit]
+    read = json_fields.floors_of(found, shift, longest=_EXACT_DIGITS)
+    floors = read.floor // divisor
+    in_range = (floors >= -MAX_TIME) & (floors <= MAX_TIME)
+    timestamps = np.where(read.is_floor & in_range, floors, records.timestamp)
+    codes = np.where(found.code == json_fields.FOUND, np.where(read.is_number, 0, NO_NUMBER), _CODES[found.code])
+    codes[read.is_floor & ~in_range] = OUT_OF_RANGE
+    for row in np.flatnonzero(read.is_number & ~read.is_floor).tolist():  # long numbers, and those with an exponent
+        timestamp, codes[row] = _milliseconds(_number(found.text(row)), field.unit)
         if codes[row] == 0:
             timestamps[row] = timestamp
     return timestamps, codes.astype(np.int8)
@@ -66,7 +71,7 @@ def _number(text: bytes) -> Fraction:
     return Fraction(repr(double)) if math.isfinite(double) else Fraction(math.copysign(10**6 * MAX_TIME, double))
 
 
-def _milliseconds(number: int | Fraction, unit: str) -> tuple[int, int]:
+def _milliseconds(number: Fraction, unit: str) -> tuple[int, int]:
     """Return the timestamp in whole milliseconds, rounded down, and a code: 0, or OUT_OF_RANGE."""
     milliseconds = math.floor(number * _MS_PER_UNIT[unit])
     if abs(milliseconds) > MAX_TIME:

@@ -14,7 +14,7 @@ import numpy as np
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.operators.json_values import json_fields
-from tidegate.operators.json_values.json_fields import FOUND, NO_JSON
+from tidegate.operators.json_values.json_fields import FOUND, NO_JSON, Fields
 
 REASONS = (
     "no number: null value",
@@ -53,17 +53,16 @@ def read_numbers(records: Records, fields: tuple[str | None, ...]) -> ReadNumber
     read = ReadNumbers(
         np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(shape[1], np.int8)
     )
-    for at, field in enumerate(fields):
-        codes = _read_field(records, field, read.whole[at], read.double[at], read.is_double[at])
+    for at, (field, found) in enumerate(zip(fields, json_fields.fields_of(records, fields), strict=True)):
+        codes = _read_field(field, found, read.whole[at], read.double[at], read.is_double[at])
         np.copyto(read.code, codes, where=read.code == FOUND)
     for numbers in (read.whole, read.double, read.is_double):
         numbers[:, read.code != FOUND] = 0
     return read
 
 
-def _read_field(records: Records, field: str | None, whole: Array, double: Array, is_double: Array) -> Array:
+def _read_field(field: str | None, found: Fields, whole: Array, double: Array, is_double: Array) -> Array:
     """Write the field's numbers into the three arrays, and return a code per record."""
-    found = json_fields.fields_of(records, field)
     numbers = json_fields.integers_of(found)
     whole[:] = numbers.whole
     no_number = VALUE_NO_NUMBER if field is None else NO_NUMBER
@@ -82,8 +81,8 @@ def missing_parts(records: Records, fields: tuple[str | None, ...]) -> Array:
     None in place of a field: the value itself, which must be JSON and may be null.
     """
     codes = np.zeros(len(records), np.int8)
-    for field in fields:
-        missing = json_fields.fields_of(records, field).code
+    for field, found in zip(fields, json_fields.fields_of(records, fields), strict=True):
+        missing = found.code
         lacks = (missing == NO_JSON) if field is None else (missing != FOUND)
         np.copyto(codes, missing + PART_OFFSET, where=lacks & (codes == 0))
     return codes

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidegate.contracts.kind import Kind
-from tidegate.contracts.operator import Layout, Storage
+from tidegate.contracts.operator import Layout, OffsetColumns, Storage
 from tidegate.operators.stream_table_join import joiner
 from tidegate.operators.stream_table_join.config import StreamTableJoinConfig, StreamTableJoinRules
 from tidegate.operators.stream_table_join.state import LAYOUT, StreamTableJoinState, damage_of
@@ -24,6 +24,7 @@ class StreamTableJoin:
     kind: str = "stream_table_join"
     layout: Layout = LAYOUT
     columns: tuple[pa.Field, ...] = (ARRIVED, VALID_FROM)
+    offset_columns = OffsetColumns()
     slot: tuple[str, ...] = ("key", "timestamp", "offset")
 
     def __init__(self, config: StreamTableJoinRules) -> None:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tidegate.contracts.records import Row
-from tidegate.operators.keys_reference import Window
 from tidegate.operators.stream_table_join.config import StreamTableJoinConfig
 from tidegate.operators.stream_table_join.reference import Reference as JoinReference
 from tidegate.operators.stream_table_join.strategies import join_histories, stream_table_join_configs
 from tidegate.operators.table_history.config import TableHistoryRules
 from tidegate.operators.table_history.reference import Reference as TableReference
 from tidegate.operators.testing.cases import Case, columns, play, record_bytes, rejected_rows, window_columns
+from tidegate.operators.testing.keys_reference import Window
 from tidegate.operators.testing.laws import Event, Table, Trace
 
 
@@ -30,6 +30,7 @@ def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence
         lateness=notes.lateness(reference.rejected),
         applied=reference.applied,
         stream_time=reference.stream_time,
+        marks=notes.passed.marks,
         held=[
             {"op": "put"} | columns(held.row) | {"arrived": held.arrived} | window_columns(held.window)
             for held in reference.held

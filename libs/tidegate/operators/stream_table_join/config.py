@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar, Literal
 
+import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator
 
 from tidegate.contracts.config import (
@@ -23,6 +24,7 @@ from tidegate.contracts.config import (
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
+from tidegate.contracts.values import Values
 
 
 class StreamTableJoinRules(KeyRules):
@@ -55,6 +57,23 @@ class StreamTableJoinRules(KeyRules):
         if wait is not None and "grace" in info.data and not info.data["grace"]:
             raise InvalidValue("without a grace no record waits", "add a grace, such as grace: 5m")
         return wait
+
+    def results(self, values: Values, emits: pa.Schema | None) -> Values:
+        """Return what the joiner emits; without a joiner, objects of the stream's value and the table's.
+
+        If the fields of both are known, expressions see those of the stream, and the table's value by the table's name.
+        """
+        if self.joiner is not None:
+            return Values.of_bytes() if emits is None else Values.of_fields(emits)
+        if values.form == "object" and emits is not None and self.table not in values.schema.names:
+            return Values("joined", values.schema.append(pa.field(self.table, pa.struct(emits))))
+        stream = pa.struct(values.schema) if values.form == "object" else pa.large_string()
+        table = pa.large_string() if emits is None else pa.struct(emits)
+        return Values.of_fields(pa.schema({"stream": stream, "table": table}))
+
+    def hold(self, length: int | None) -> int:
+        """Return the grace. A mark is never past the oldest record held either, which may wait longer for the table."""
+        return self.grace or 0
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return why records held under `before` cannot be held under this: windowed and plain keys cannot be mixed."""

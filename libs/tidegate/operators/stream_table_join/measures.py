@@ -16,7 +16,8 @@ from tidegate.operators.stream_table_join import step, tables
 
 def counts(outcome: step.Outcome, emitted: int, held: int, held_bytes: int) -> Counts:
     """Return the counts of a batch: a record is rejected or applied, whether it is joined at once or buffered."""
-    records, rejected = int(outcome.tally[step.NEXT_ROW]), int(outcome.unaccepted.numbers[late_and_rejected.COUNT])
+    records = late_and_rejected.records_in(outcome.unaccepted, int(outcome.tally[step.NEXT_ROW]))
+    rejected = int(outcome.unaccepted.numbers[late_and_rejected.COUNT])
     return Counts(
         records_in=records,
         applied=records - rejected,

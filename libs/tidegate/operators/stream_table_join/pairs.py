@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.operator import Array
+from tidegate.kernels.codecs.json_text import DEPTH, base64_size, is_json, write_base64
 from tidegate.kernels.columns import AHEAD, assemble
 from tidegate.kernels.compiled import compiled_in_place, inlined
 from tidegate.kernels.compiled.words import copy_bytes, prefetch
-from tidegate.kernels.json_text import DEPTH, base64_size, is_json, write_base64
 
 _UNKNOWN, _MISSING, _JSON, _BYTES = range(4)
 """The kinds of a value: not yet classified, missing, JSON, or other bytes."""

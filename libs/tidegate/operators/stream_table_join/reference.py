@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NO_TIMESTAMP
+from tidegate.contracts.event_time import ALWAYS, MAX_TIME, MAX_TIMESTAMP, NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.operators.keys_reference import KeyAndWindow, Window, key_and_window
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
+from tidegate.operators.testing.keys_reference import KeyAndWindow, Window, key_and_window
 
 
 class Table(Protocol):
@@ -70,6 +70,11 @@ class Reference:
                 self.release(clock_ms)
             else:
                 self._join(row, window)
+
+    @property
+    def oldest(self) -> int:
+        """Return the timestamp of the oldest record held."""
+        return min((held.row.timestamp for held in self.held), default=MAX_TIMESTAMP)
 
     def settle(self, clock_ms: int) -> None:
         """Join what a changed configuration no longer holds."""

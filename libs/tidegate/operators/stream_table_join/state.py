@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import ALWAYS, NEVER, advanced
+from tidegate.contracts.flow import Passage
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import columns, hash_index, time_buffer
@@ -117,7 +118,7 @@ class StreamTableJoinState:
         stream is before the history of its table and `before_history` is `stop`.
         """
         own, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
-        batch, _, missing = self._keys.keyed(own, missing)
+        batch, _, missing = self._keys.keyed(own, missing, records.window)
         dated = Timestamped(batch, missing, newest)
         outcome = self._outcome(len(records))
         limits = self._limits(clock_ms)
@@ -167,6 +168,8 @@ class StreamTableJoinState:
         return kernel.Outcome(
             emitted=np.empty(held + records, np.int64),
             late=np.empty(held + records, np.bool_),
+            emitted_after=np.empty(held + records, np.int64),
+            oldest=np.empty(records, np.int64),
             touched=np.empty(held + records, np.int32),
             unaccepted=late_and_rejected.none_yet(records),
             tally=tally,
@@ -222,7 +225,7 @@ class StreamTableJoinState:
     def _result(self, dated: Timestamped, outcome: kernel.Outcome, own: FlatRecords) -> StepResult:
         """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
         self._by_offset = None
-        batch, state = dated.batch, self._shell.state
+        batch, state, before = dated.batch, self._shell.state, self.stream_time
         touched = outcome.touched[: outcome.tally[kernel.TOUCHED]]
         changed = touched[net_buffer_changes(state.time, state.payloads, touched)]
         emissions = self._emissions(batch, outcome)
@@ -244,8 +247,18 @@ class StreamTableJoinState:
             measures=measures.measures(
                 outcome, emissions, kernel.waiting(self._shell.state.time, due), held, held_bytes
             ),
-            needs=min(due, int(self._shell.state.time.place[0])) if held else due,
+            needs=min(due, int(kernel.oldest(self._shell.state.time))),
+            passage=self._passage(before, batch, outcome, emissions.num_rows),
         )
+
+    def _passage(self, before: int, batch: FlatRecords, outcome: kernel.Outcome, emitted: int) -> Passage:
+        """Return how the batch moved stream time. Records without a key do not, nor do those that are rejected."""
+        rows, times = int(outcome.tally[kernel.NEXT_ROW]), (before, self.stream_time)
+        left = outcome.emitted_after[:emitted]
+        found = late_and_rejected.passage(times, batch, rows, outcome.unaccepted, left)
+        keyless = np.flatnonzero(batch.key_length[:rows] < 0)
+        oldest = outcome.oldest[:rows] if rows else np.array([kernel.oldest(self._shell.state.time)])
+        return found._replace(ignored=np.append(found.ignored, keyless), oldest=oldest)
 
     def _without_records(self, outcome: kernel.Outcome) -> StepResult:
         dated = late_and_rejected.with_timestamps(_NO_RECORDS, self._config, 0)

@@ -29,7 +29,7 @@ from tidegate.kernels.payloads import FlatRecords, Located, Payloads
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.kernels.version_chains import FAR_AHEAD, NONE, READABLE_FROM, LookupScratch, Versions
 from tidegate.operators import late_and_rejected
-from tidegate.operators.late_and_rejected import ACCEPTED, Timestamped, Unaccepted
+from tidegate.operators.late_and_rejected import ACCEPTED, TIME_ONLY, Timestamped, Unaccepted
 
 DONE, NEEDS_SLOT, BEFORE_HISTORY, NEEDS_ARENA = range(4)
 """Why a kernel returned: all rows are done, it needs a slot or bytes, or the stream is before the table's history."""
@@ -91,10 +91,16 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The effects of a batch: records to join (source, and whether late), touched slots, rejected rows, and tallies."""
+    """The effects of a batch: records to join (source, and whether late), touched slots, rejected rows, and tallies.
+
+    `emitted_after`: per record to join the row after which it left. `oldest`: per row the timestamp of the oldest
+    record that was held after it.
+    """
 
     emitted: Array
     late: Array
+    emitted_after: Array
+    oldest: Array
     touched: Array
     unaccepted: Unaccepted
     tally: Array
@@ -121,7 +127,11 @@ def absorb(state: State, dated: Timestamped, limits: Limits, rules: Rules, outco
         tally[NEXT_ROW] = row
         timestamp = dated.batch.timestamp[row]
         code = _verdict(dated, row, rules)
-        if code != ACCEPTED:
+        if code == TIME_ONLY:
+            late_and_rejected.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
+            tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
+            release(state, tally[STREAM_TIME] - rules.grace, limits, rules.wait, outcome)
+        elif code != ACCEPTED:
             late_and_rejected.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
         elif dated.batch.key_length[row] >= 0 and max(timestamp, tally[STREAM_TIME]) < limits.complete_from:
             # rule: stream-behind-history
@@ -135,6 +145,7 @@ def absorb(state: State, dated: Timestamped, limits: Limits, rules: Rules, outco
             _hold(state, dated.batch, row, limits.clock, outcome)
             release(state, tally[STREAM_TIME] - rules.grace, limits, rules.wait, outcome)
             _observe_size(tally, state.time)
+        outcome.oldest[row] = oldest(state.time)
     tally[NEXT_ROW] = len(dated.batch.offset)
     return DONE
 
@@ -165,6 +176,12 @@ def _join_at_once(batch: FlatRecords, row: int, rules: Rules, outcome: Outcome) 
     else:
         late_and_rejected.observe_lateness(outcome.unaccepted, timestamp, outcome.tally[STREAM_TIME])
     _emit(outcome, row, rules.grace > 0 and has_key)
+
+
+@inlined
+def oldest(time: TimeBuffer) -> Any:
+    """Return the timestamp of the oldest record held; MAX if nothing is held."""
+    return wide(time.place[0]) if time.numbers[HELD] > 0 else wide(MAX)
 
 
 @inlined
@@ -325,6 +342,7 @@ def _emit(outcome: Outcome, source: int, late: bool) -> None:
     at = outcome.tally[EMITTED]
     outcome.emitted[at] = source
     outcome.late[at] = late
+    outcome.emitted_after[at] = outcome.tally[NEXT_ROW]
     outcome.tally[EMITTED] += 1
 
 

@@ -51,6 +51,7 @@ def emissions(
     outcome.tally[step.EXPIRED] = step.look_up(versions, *buffers, records, scratch, found)
     late, matched = outcome.late[:count], found.length != NULL_LENGTH
     if inner and not matched.all():
+        outcome.emitted_after[: matched.sum()] = outcome.emitted_after[:count][matched]
         records, found = _chosen(records, matched), _chosen(found, matched)
         late, matched = late[matched], matched[matched]
     values = Strings(*buffers, records.value_start, records.value_length)

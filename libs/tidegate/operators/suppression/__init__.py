@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidegate.contracts.kind import Kind
-from tidegate.contracts.operator import Layout, Storage
+from tidegate.contracts.operator import Layout, OffsetColumns, Storage
 from tidegate.operators.keys import slot_of
 from tidegate.operators.suppression.config import SuppressionConfig, SuppressionRules
 from tidegate.operators.suppression.state import LAYOUT, SuppressionState, damage_of
@@ -24,6 +24,7 @@ class Suppression:
     kind: str = "suppression"
     layout: Layout = LAYOUT
     columns: tuple[pa.Field, ...] = PLACE_COLUMNS
+    offset_columns = OffsetColumns(complemented=("arrival",))
 
     def __init__(self, config: SuppressionRules) -> None:
         self.config = config

@@ -35,6 +35,7 @@ def _trace(reference: Reference, notes: Notes) -> Trace:
         applied=reference.applied,
         superseded=reference.superseded,
         stream_time=reference.stream_time,
+        marks=notes.passed.marks,
         held=[_slot(slot) for slot in held],
         held_bytes=reference.held_bytes,
         stopped_at=reference.stopped_at,

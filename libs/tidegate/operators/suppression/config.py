@@ -143,6 +143,17 @@ class SuppressionRules(KeyRules):
             raise InvalidValue("with until: window_close the grace decides what is late", "remove max_lateness")
         return max_lateness
 
+    def hold(self, length: int | None) -> int | None:
+        """Return how old a timestamp may be that is still held: the time limit, and the length where windows end.
+
+        Without a time limit it may be any; then no marks are passed on. Neither are they if the end of a window decides
+        and the windows' length is unknown.
+        """
+        if self.until is None or (self.timer == "window_end" and length is None):
+            return None
+        limit = self.until.time_limit if isinstance(self.until, TimeLimit) else self.grace or 0
+        return limit + (length or 0 if self.timer == "window_end" else 0)
+
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return, per option, why what is held under `before` cannot be held under this configuration.
 

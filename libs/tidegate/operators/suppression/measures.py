@@ -21,7 +21,7 @@ def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
     tally = [int(number) for number in outcome.tally]
     unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: late_and_rejected.LATENESS_SUM])
     return Counts(
-        records_in=tally[step.NEXT_ROW],
+        records_in=late_and_rejected.records_in(outcome.unaccepted, tally[step.NEXT_ROW]),
         applied=tally[step.APPLIED],
         superseded=tally[step.SUPERSEDED],
         late=late,

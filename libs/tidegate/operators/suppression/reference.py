@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.operators.keys_reference import Window, key_and_window
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
+from tidegate.operators.testing.keys_reference import Window, key_and_window
 
 
 class Slot(NamedTuple):

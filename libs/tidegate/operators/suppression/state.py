@@ -134,7 +134,7 @@ class SuppressionState:
         changes of the state.
         """
         own, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
-        batch, ends, missing = self._keys.keyed(own, missing)
+        batch, ends, missing = self._keys.keyed(own, missing, records.window)
         places = ends if self._config.timer == "window_end" else batch.timestamp
         outcome = self._outcome(len(records))
         stopped = run(
@@ -198,6 +198,7 @@ class SuppressionState:
         return kernel.Outcome(
             emitted=np.empty(held + records, np.int64),
             cause=np.empty(held + records, np.int8),
+            emitted_after=np.empty(held + records, np.int64),
             touched=np.empty(held + records, np.int32),
             place_before=np.empty(held + records, np.int64),
             arrival_before=np.empty(held + records, np.int64),
@@ -233,7 +234,7 @@ class SuppressionState:
         stopped: int = kernel.DONE,
     ) -> StepResult:
         """Return the outcome as tables, and settle the batch. `own`: the records under their own keys."""
-        state, keys, unaccepted = self._shell.state, self._keys, outcome.unaccepted
+        state, keys, unaccepted, before = self._shell.state, self._keys, outcome.unaccepted, self.stream_time
         payloads = state.payloads
         changed = net_buffer_changes(state.time, payloads, outcome.touched[: outcome.tally[kernel.TOUCHED]])
         if self._rules.closes:
@@ -241,6 +242,7 @@ class SuppressionState:
         emissions = keys.with_record_keys(tables.emissions(state, batch, outcome))
         late = late_and_rejected.late(payloads, own, unaccepted, *self._lateness())
         rejected = late_and_rejected.rejected(payloads, own, unaccepted, newest)
+        emitted_after = outcome.emitted_after[: outcome.tally[kernel.EMITTED]]
         changes = tables.changes(state, batch, outcome.touched[changed])
         undo = tables.undo(state, batch, outcome, changed, changes["key"])
         self._settle(batch, outcome)
@@ -258,6 +260,9 @@ class SuppressionState:
             stopped_at=stop.offset,
             stopped_by=stop.limit,
             measures=measures.measures(outcome, self._config, *self._in_buffer()),
+            passage=late_and_rejected.passage(
+                (before, self.stream_time), batch, outcome.tally[kernel.NEXT_ROW], unaccepted, emitted_after
+            ),
         )
 
     def _lateness(self) -> tuple[int, str]:

@@ -24,7 +24,7 @@ from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import FlatRecords, Payloads
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.operators import late_and_rejected
-from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
+from tidegate.operators.late_and_rejected import ACCEPTED, LATE, TIME_ONLY, Unaccepted
 
 CAUSES = ("time", "keys", "bytes", "flush", "idle", "window_close")
 TIME, KEYS, BYTES, FLUSH, IDLE, WINDOW_CLOSE = range(6)
@@ -83,11 +83,14 @@ class State(NamedTuple):
 class Outcome(NamedTuple):
     """The effects of a batch: emissions (source, cause), touched slots, late and rejected rows, and the tallies.
 
+    `emitted_after`: per emission the row after which it left.
+
     `place_before` and `arrival_before`: per touched slot that was held before the batch, its place and arrival then.
     """
 
     emitted: Array
     cause: Array
+    emitted_after: Array
     touched: Array
     place_before: Array
     arrival_before: Array
@@ -113,6 +116,9 @@ def absorb(
         code = _verdict(batch, row, places[row], missing[row], newest, rules, tally[STREAM_TIME])
         if code != ACCEPTED:
             late_and_rejected.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
+            if code == TIME_ONLY:
+                tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
+                evict(state, due_until(rules.time_limit, tally[STREAM_TIME]), cause, rules, outcome)
             continue
         stream_time = max(tally[STREAM_TIME], timestamp)
         due = due_until(rules.time_limit, stream_time)
@@ -295,6 +301,7 @@ def forget_tombstones(state: State, batch: FlatRecords, outcome: Outcome) -> Non
         if length >= 0:
             outcome.emitted[kept] = source
             outcome.cause[kept] = outcome.cause[at]
+            outcome.emitted_after[kept] = outcome.emitted_after[at]
             kept += 1
     outcome.tally[EMITTED] = kept
 
@@ -339,6 +346,7 @@ def _emit(state: State, slot: int, cause: int, outcome: Outcome) -> None:
     at = outcome.tally[EMITTED]
     outcome.emitted[at] = wide(state.row[slot]) - 1 if state.row[slot] != 0 else ~slot
     outcome.cause[at] = cause
+    outcome.emitted_after[at] = outcome.tally[NEXT_ROW]
     outcome.tally[EMITTED] += 1
     _leave(state, slot, outcome)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidegate.contracts.kind import Kind
-from tidegate.contracts.operator import Layout, Storage
+from tidegate.contracts.operator import Layout, OffsetColumns, Storage
 from tidegate.operators.keys import slot_of
 from tidegate.operators.table_history.config import TableHistoryConfig, TableHistoryRules
 from tidegate.operators.table_history.state import LAYOUT, TableHistoryState, damage_of
@@ -26,6 +26,7 @@ class TableHistory:
     kind: str = "table_history"
     layout: Layout = LAYOUT
     columns: tuple[pa.Field, ...] = ()
+    offset_columns = OffsetColumns()
 
     def __init__(self, config: TableHistoryRules) -> None:
         self.config = config

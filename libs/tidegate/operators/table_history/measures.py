@@ -17,7 +17,7 @@ def counts(state: step.State, outcome: step.Outcome) -> Counts:
     """
     unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: late_and_rejected.LATENESS_SUM])
     return Counts(
-        records_in=int(outcome.tally[step.NEXT_ROW]),
+        records_in=late_and_rejected.records_in(outcome.unaccepted, int(outcome.tally[step.NEXT_ROW])),
         applied=int(outcome.tally[step.APPLIED]),
         superseded=int(outcome.tally[step.SUPERSEDED]),
         late=late,

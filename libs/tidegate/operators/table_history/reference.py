@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from tidegate.contracts.event_time import ALWAYS, MAX_TIME, NEVER, NO_STREAM_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.operators.keys_reference import Window, key_and_window
 from tidegate.operators.table_history.config import TableHistoryRules
+from tidegate.operators.testing.keys_reference import Window, key_and_window
 
 
 @dataclass

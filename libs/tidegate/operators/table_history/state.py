@@ -171,7 +171,7 @@ class TableHistoryState:
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Process a batch: count every record once, and return the changelog of all changes of the state."""
         own, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
-        keyed = self._keys.keyed(own, missing)
+        keyed = self._keys.keyed(own, missing, records.window)
         outcome = self._absorb(keyed.batch, keyed.missing, newest, self._outcome(len(records)))
         return self._result(keyed.batch, outcome, own, newest)
 
@@ -298,7 +298,7 @@ class TableHistoryState:
     ) -> StepResult:
         """Return the outcome as tables, and settle the batch. `own`: the records with the keys of the topic."""
         changed = net_changes(self._shell.state.status, outcome.touched[: outcome.tally[kernel.TOUCHED]])
-        stored, unaccepted = self.versions.payloads, outcome.unaccepted
+        stored, unaccepted, before = self.versions.payloads, outcome.unaccepted, self.stream_time
         changes = tables.changes(self._shell.state, batch, outcome.touched[changed])
         undo = tables.undo(self._shell.state, outcome, changed, changes["key"])
         late = late_and_rejected.late(stored, own, unaccepted, self._retention, "older than history_retention")
@@ -314,6 +314,13 @@ class TableHistoryState:
             stream_time=self.stream_time,
             measures=measures.measures(self._shell.state, outcome),
             floor=None if self._retention == kernel.LATEST else int(self._reading[READABLE_FROM]),
+            passage=late_and_rejected.passage(
+                (before, self.stream_time),
+                batch,
+                int(outcome.tally[kernel.NEXT_ROW]),
+                unaccepted,
+                np.empty(0, np.int64),
+            ),
         )
 
 

@@ -24,7 +24,7 @@ from tidegate.kernels.time_buffer import TimeBuffer
 from tidegate.kernels.touched import FREE, OPENED, STORED
 from tidegate.kernels.version_chains import AHEAD, FAR_AHEAD, NONE, LookupScratch, Versions
 from tidegate.operators import late_and_rejected
-from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
+from tidegate.operators.late_and_rejected import ACCEPTED, LATE, TIME_ONLY, Unaccepted
 
 DONE, NEEDS_SLOT, NEEDS_KEY, NEEDS_ARENA, NEEDS_CHAINS, NEEDS_REPLACED = range(6)
 """Why a kernel returned: all rows are done, or it needs more room."""
@@ -108,6 +108,8 @@ def absorb(
         code = _verdict(batch, row, missing[row], newest, retention, tally[STREAM_TIME])
         if code != ACCEPTED:
             late_and_rejected.note(outcome.unaccepted, row, code, timestamp, tally[STREAM_TIME])
+            if code == TIME_ONLY:
+                tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
             continue
         key = _find(state, batch, row, scratch)
         at, replaces = _locate(state.versions, key, timestamp, retention)

@@ -14,11 +14,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tidegate.contracts.config import OperatorConfig, OperatorRules
-from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
+from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.operators.keys_reference import Window
 from tidegate.operators.registry import kinds, test_part
-from tidegate.operators.testing.laws import Advance, Change, Clock, Event, Flush, Hold, Table, Trace
+from tidegate.operators.testing.keys_reference import Window
+from tidegate.operators.testing.laws import WINDOW_MS, Advance, Change, Clock, Event, Flush, Hold, Table, Trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +38,15 @@ class Case:
 
 @dataclass
 class Notes:
-    """By offset: the clock when a record was processed, and how far the record was behind stream time then."""
+    """By offset: the clock when a record was processed, and how far the record was behind stream time then.
+
+    `passed` has the marks that the reference passes on.
+    """
 
     clock_ms: int
     clocks: dict[int, int] = field(default_factory=dict)
     behind: dict[int, int] = field(default_factory=dict)
+    passed: Trace = field(default_factory=Trace)
 
     def lateness(self, rejected: Sequence[tuple[Row, str]]) -> dict[str, int]:
         """Return the measures of the lateness of all records but the rejected ones."""
@@ -66,7 +70,8 @@ def play(
 ) -> Notes:
     """Play the history on the reference, up to a stop, and return the notes.
 
-    `table_of` makes the reference of a table, for operators that read one.
+    `table_of` makes the reference of a table, for operators that read one. After each event the reference passes time
+    on: its stream time less the hold of its kind, and no more than its `oldest` if it has one.
     """
     notes = Notes(clock_ms)
     for event in history:
@@ -86,13 +91,31 @@ def play(
         elif isinstance(event, Change):
             reference.config = event.config
             reference.settle(notes.clock_ms)
+        elif event.time_only:
+            _pass_time(reference, event.timestamp, notes.clock_ms)
         else:
             reference.process(event, notes.clock_ms)
             if reference.stopped_at is not None:
                 break
             notes.clocks[event.offset] = notes.clock_ms
             notes.behind[event.offset] = reference.stream_time - event.timestamp
+        _note_mark(reference, notes)
     return notes
+
+
+def _pass_time(reference: Any, timestamp: int, clock_ms: int) -> None:
+    """Let time come as far as the timestamp, unless a record with it would be rejected."""
+    ahead = reference.config.max_ahead
+    if 0 <= timestamp <= (MAX_TIME if ahead is None else min(clock_ms + ahead, MAX_TIME)):
+        reference.stream_time = max(reference.stream_time, timestamp)
+        reference.settle(clock_ms)
+
+
+def _note_mark(reference: Any, notes: Notes) -> None:
+    hold = reference.config.hold(WINDOW_MS)
+    if hold is not None:
+        passed = min(reference.stream_time - hold, getattr(reference, "oldest", MAX_TIMESTAMP))
+        notes.passed.note_mark(len(reference.emissions), passed)
 
 
 def window_columns(window: Window) -> dict[str, Any]:

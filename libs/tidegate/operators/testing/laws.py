@@ -14,11 +14,14 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorRules
-from tidegate.contracts.event_time import ALWAYS, MAX_TIMESTAMP, NEVER
+from tidegate.contracts.event_time import ALWAYS, MAX_TIMESTAMP, NEVER, NO_STREAM_TIME
 from tidegate.contracts.operator import Layout, Operator, OperatorState, ReadTable, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
+
+WINDOW_MS = 5
+"""The length of most windows that histories name."""
 
 
 class Advance(NamedTuple):
@@ -87,9 +90,15 @@ class Trace:
     stopped_at: int | None = None
     lateness: dict[str, int] = field(default_factory=dict)
     floor: int | None = None
+    marks: list[tuple[int, int]] = field(default_factory=list)
 
-    def note(self, result: StepResult) -> None:
-        """Add the result of a batch to the trace."""
+    def note(self, result: StepResult, hold: int | None) -> None:
+        """Add the result of a batch to the trace. `hold`: how far the marks of the operator stay behind its time."""
+        if result.passage is not None:  # a pipeline passes no marks on
+            assert result.passage.stream_times()[-1] == result.stream_time
+            marks = result.passage.marks(hold)
+            for at, time in zip(marks.at, marks.time, strict=True):
+                self.note_mark(len(self.emissions) + int(at), int(time))
         self.emissions += result.emissions.to_pylist()
         self.late += result.late.to_pylist()
         self.rejected += result.rejected.to_pylist()
@@ -102,6 +111,11 @@ class Trace:
         for name, number in result.measures.items():
             if name.startswith("lateness_"):
                 self.note_lateness(name, number)
+
+    def note_mark(self, emissions: int, time: int) -> None:
+        """Add a time mark that stands behind so many emissions, unless it is not larger than the last one."""
+        if time > (self.marks[-1][1] if self.marks else NO_STREAM_TIME):
+            self.marks.append((emissions, time))
 
     def note_lateness(self, name: str, number: int) -> None:
         """Add the number to that lateness measure; a measure named `..._max` keeps the larger one.
@@ -136,6 +150,17 @@ def batches(history: Sequence[Event], cuts: set[int]) -> list[Step]:
     return steps
 
 
+def held_rows(rows: pa.Table) -> pa.Table:
+    """Return the state rows that hold something; other rows of a pipeline say where its steps stand."""
+    return rows.filter(rows["step"].is_valid()) if "step" in rows.column_names else rows
+
+
+def hold_of(operator: Operator) -> int | None:
+    """Return how far the operator's marks stay behind its time, if its input has windows of WINDOW_MS."""
+    rules: OperatorRules | None = getattr(operator, "config", None)
+    return None if rules is None else rules.hold(WINDOW_MS)
+
+
 class Partition:
     """One partition of an operator, with its storage and its trace."""
 
@@ -153,7 +178,7 @@ class Partition:
         """Run the step and add its result to the trace."""
         result = self.attempt(step)
         self.needs = step.needs if isinstance(step, Hold) else self.needs
-        self.trace.note(result)
+        self.trace.note(result, hold_of(self.operator))
         return result
 
     def attempt(self, step: Step) -> StepResult:
@@ -193,8 +218,13 @@ class Partition:
         return self.finished()
 
     def finished(self) -> Trace:
-        """Return the trace with the rows that are held now."""
+        """Return the trace with the rows that are held now.
+
+        The cut into batches decides between which rows of other steps a step's late and rejected rows stand.
+        """
         self.trace.held = self.state.snapshot().to_pylist()
+        for rows in (self.trace.late, self.trace.rejected):
+            rows.sort(key=lambda row: row.get("step") or "")
         return self.trace
 
     def reopen(self, storage: MemoryStorage) -> None:

@@ -38,6 +38,7 @@ lengths = st.sampled_from([1, 1, 1, 1, 3])
 _one_header = b"\x02\x02h\x02v"
 headers = st.sampled_from([b"", b"", _one_header])
 cuts = st.sets(st.integers(0, 30))
+_marked = st.one_of(st.just(set[int]()), cuts)
 
 records = st.tuples(keys, values, timestamps, headers)
 _clocks = st.sampled_from([Clock(ms) for ms in (0, 5, 12, 30, HOUR)])
@@ -56,6 +57,16 @@ _events = mostly(records, others)
 def histories(draw: st.DrawFn, max_size: int = 24, events: st.SearchStrategy[Any] = _events) -> list[Event]:
     """Mostly records, with an occasional advance, flush or clock change; or the given `events`."""
     return placed(draw(up_to(draw(lengths) * max_size, events)), draw(epochs))
+
+
+@st.composite
+def with_marks(draw: st.DrawFn, history: list[Event]) -> list[Event]:
+    """The history where some records, or none, only pass their time on: as time marks and rows behind a filter do."""
+    chosen = draw(_marked)
+    return [
+        event._replace(time_only=True) if isinstance(event, Row) and at in chosen else event
+        for at, event in enumerate(history)
+    ]
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tidegate.contracts.kind import Kind
-from tidegate.contracts.operator import Layout, Storage
+from tidegate.contracts.operator import Layout, OffsetColumns, Storage
 from tidegate.operators.windowed_aggregation import elements
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.elements import ElementsState, functions_of
@@ -34,6 +34,7 @@ class WindowedAggregation:
         keeps = config.keeps_elements
         self.columns: tuple[pa.Field, ...] = elements.COLUMNS if keeps else WINDOW_COLUMNS
         self.slot: tuple[str, ...] = elements.SLOT if keeps else SLOT
+        self.offset_columns = OffsetColumns(plain=("arrival", "opened") if keeps else ("arrival",))
         self.layout: Layout = elements.layout_of(config) if keeps else layout_of(plan_of(config.aggregate)[0])
 
     def damage(self, storage: Storage) -> str | None:

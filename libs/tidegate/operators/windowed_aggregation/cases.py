@@ -39,6 +39,7 @@ def windows_reference(config: WindowedAggregationConfig, history: Sequence[Event
         lateness=notes.lateness(reference.rejected),
         applied=reference.applied,
         stream_time=reference.stream_time,
+        marks=notes.passed.marks,
         held=[{"op": "put"} | _window(config, window) | _window_state(config, window) for window in held],
         held_bytes=sum(map(reference.size, held)),
         stopped_at=reference.stopped_at,
@@ -100,6 +101,7 @@ def elements_reference(config: WindowedAggregationConfig, history: Sequence[Even
         lateness=notes.lateness(reference.rejected),
         applied=reference.applied,
         stream_time=reference.stream_time,
+        marks=notes.passed.marks,
         held=[
             *({"op": "put"} | _window_row(window) | _window_of_elements(window) for window in held),
             *({"op": "put"} | _element(window, cast(Row, row)) for window in held for row in window.numbers),

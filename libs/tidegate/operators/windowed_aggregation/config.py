@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal, TypeAlias
 
+import pyarrow as pa
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from tidegate.contracts.config import (
@@ -24,6 +25,7 @@ from tidegate.contracts.config import (
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.naming import function_problem
+from tidegate.contracts.values import Values
 from tidegate.operators.bounds import StrictBuffer
 
 Length = Annotated[Duration, Field(gt=0)]
@@ -161,6 +163,30 @@ class Aggregates(Config):
     def needs_elements(self) -> bool:
         """Return True if values are computed from a window's elements, not from each record as it arrives."""
         return any(part is not None for part in (self.first, self.last, self.collect, self.function))
+
+    @property
+    def reads_fields(self) -> bool:
+        """Return whether an aggregate is computed from a field."""
+        return any(isinstance(getattr(self, name), JsonField) for name in type(self).model_fields)
+
+    def fields(self, values: Values) -> list[pa.Field]:
+        """Return the computed fields with their types; those of numbers of unknown type are doubles."""
+        given = [(name, getattr(self, name)) for name in type(self).model_fields if getattr(self, name) is not None]
+        return [pa.field(name, _type(name, part, values)) for name, part in given]
+
+
+def _type(name: str, part: JsonField | Literal[True], values: Values) -> pa.DataType:
+    read = values.type_of(part.field) if isinstance(part, JsonField) else None
+    match name:
+        case "count":
+            return pa.int64()
+        case "avg":
+            return pa.float64()
+        case "sum" | "min" | "max":
+            return pa.int64() if read is not None and pa.types.is_integer(read) else pa.float64()
+        case "first" | "last" if read is not None:
+            return read
+    return pa.large_string()
 
 
 When = Literal["before", "after"]
@@ -359,6 +385,25 @@ class WindowedAggregationRules(OperatorRules):
         if isinstance(self.window, Unlimited):
             return None
         return least_retention(self.window) if self.retention is None else self.retention
+
+    def results(self, values: Values, emits: pa.Schema | None) -> Values:
+        """Return the aggregates: one as a bare value of its name, several as an object."""
+        if self.aggregate.function is not None:
+            return Values.of_bytes() if emits is None else Values.of_fields(emits)
+        if values.form == "joined" and self.aggregate.reads_fields:
+            raise InvalidValue(
+                "values of a join are {stream: ..., table: ...}, and aggregates read fields of objects",
+                "put with_columns or select before the aggregation, whose results are objects of fields",
+            )
+        schema = pa.schema(self.aggregate.fields(values))
+        return Values("single" if len(schema) == 1 else "object", schema)
+
+    def hold(self, length: int | None) -> int:
+        """Return how old the start of a window may be whose result is still to come."""
+        if self.emit == "final":
+            return least_retention(self.window)
+        grace = 0 if isinstance(self.window, Unlimited) else self.window.grace
+        return least_retention(self.window) - grace if self.emit == "on_time" else 0
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return why windows held under `before` cannot continue under this configuration; empty if they can.

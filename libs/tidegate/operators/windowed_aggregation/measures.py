@@ -11,7 +11,9 @@ from typing import Protocol
 import numpy as np
 
 from tidegate.contracts.batch_metadata import Counts
+from tidegate.contracts.flow import Passage
 from tidegate.contracts.operator import Array
+from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.operators import late_and_rejected
 from tidegate.operators.bounds import sizes
@@ -30,6 +32,11 @@ class KernelOutcome(Protocol):
         ...
 
     @property
+    def emitted_after(self) -> Array:
+        """Return the row after which each emission left."""
+        ...
+
+    @property
     def unaccepted(self) -> Unaccepted:
         """Return the late and the rejected records."""
         ...
@@ -45,7 +52,7 @@ def counts(order: TimeBuffer, outcome: KernelOutcome, elements: int = 0, element
     tally = outcome.tally
     unaccepted, late = (int(number) for number in outcome.unaccepted.numbers[: late_and_rejected.LATENESS_SUM])
     return Counts(
-        records_in=int(tally[step.NEXT_ROW]),
+        records_in=late_and_rejected.records_in(outcome.unaccepted, int(tally[step.NEXT_ROW])),
         applied=int(tally[step.APPLIED]),
         late=late,
         rejected=unaccepted - late,
@@ -53,6 +60,13 @@ def counts(order: TimeBuffer, outcome: KernelOutcome, elements: int = 0, element
         held=int(order.numbers[HELD]) + elements,
         held_bytes=int(order.numbers[HELD_BYTES]) + elements_bytes,
     )
+
+
+def passage(before: int, batch: FlatRecords, outcome: KernelOutcome) -> Passage:
+    """Return how the batch moved stream time, which was `before`, and when its results left."""
+    tally = outcome.tally
+    times, emitted_after = (before, int(tally[step.STREAM_TIME])), outcome.emitted_after[: tally[step.EMITTED_COUNT]]
+    return late_and_rejected.passage(times, batch, tally[step.NEXT_ROW], outcome.unaccepted, emitted_after)
 
 
 def measures(

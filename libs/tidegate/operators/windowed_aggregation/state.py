@@ -178,6 +178,7 @@ class WindowsState:
         return Outcome(
             slot=np.empty(room, np.int64),
             cause=np.empty(room, np.int8),
+            emitted_after=np.empty(room, np.int64),
             timestamp=np.empty(room, np.int64),
             offset=np.empty(room, np.int64),
             words=np.empty(room * aggregates.width(self._plan), np.int64),
@@ -235,7 +236,7 @@ class WindowsState:
         self, batch: FlatRecords, outcome: Outcome, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
         """Build the tables of the batch from the outcome, then settle the batch."""
-        touched = outcome.touched[: outcome.tally[kernel.TOUCHED]]
+        before, touched = self.stream_time, outcome.touched[: outcome.tally[kernel.TOUCHED]]
         changed = net_changes(self._shell.state.windows.status, touched)
         emissions = tables.emissions(self._shell.state, batch, outcome, self._plan)
         changes = tables.changes(self._shell.state, batch, touched[changed], self._plan)
@@ -257,6 +258,7 @@ class WindowsState:
             stopped_at=stop.offset,
             stopped_by=stop.limit,
             measures=measures.measures(self._shell.state.numbers, outcome, self._config),
+            passage=measures.passage(before, batch, outcome),
         )
 
 
@@ -287,6 +289,7 @@ def _larger(outcome: Outcome, room: int, width: int) -> Outcome:
     return outcome._replace(
         slot=longer(outcome.slot, room, used),
         cause=longer(outcome.cause, room, used),
+        emitted_after=longer(outcome.emitted_after, room, used),
         timestamp=longer(outcome.timestamp, room, used),
         offset=longer(outcome.offset, room, used),
         words=longer(outcome.words, room * width, used * width),

@@ -25,7 +25,7 @@ from tidegate.kernels.touched import STORED
 from tidegate.kernels.version_chains import NONE
 from tidegate.kernels.windows import DONE, Windows
 from tidegate.operators import late_and_rejected
-from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
+from tidegate.operators.late_and_rejected import ACCEPTED, LATE, TIME_ONLY, Unaccepted
 from tidegate.operators.windowed_aggregation import aggregates, bookkeeping
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
 from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, OPEN, OPEN_BYTES
@@ -97,11 +97,13 @@ class Before(NamedTuple):
 class Outcome(NamedTuple):
     """What a batch did: emissions, touched windows, late and rejected rows, and tallies.
 
-    Per emission: slot, cause, times and words. `touched`: slots; `before`: these windows before the batch.
+    Per emission: slot, cause, the row after which it left, times and words. `touched`: slots; `before`: these windows
+    before the batch.
     """
 
     slot: Array
     cause: Array
+    emitted_after: Array
     timestamp: Array
     offset: Array
     words: Array
@@ -148,8 +150,7 @@ def absorb(
             code = late_and_rejected.NULL_KEY
             if batch.key_length[row] >= 0:
                 code = late_and_rejected.bad_timestamp(timestamp, missing[row], newest)
-            if code == ACCEPTED:
-                code = _verdict(state, batch, row, key, rules, plan, outcome)
+            code = _verdict(state, batch, row, key, code, rules, plan, outcome)
             if code > STOP:
                 return code - STOP
             if code != ACCEPTED:
@@ -174,8 +175,17 @@ def absorb(
 
 
 @inlined
-def _verdict(state: State, batch: FlatRecords, row: int, key: int, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
-    """Return ACCEPTED or LATE; or a signal + STOP if emissions lack room, or if a bound is reached."""
+def _verdict(
+    state: State, batch: FlatRecords, row: int, key: int, code: int, rules: Rules, plan: Plan, outcome: Outcome
+) -> Any:
+    """Return the `code` of the row's time unless that is ACCEPTED; then ACCEPTED or LATE.
+
+    Return a signal + STOP if emissions lack room, or if a bound is reached. A row that only passes its time on does so.
+    """
+    if code == TIME_ONLY:
+        return _pass_time_on(state, batch.timestamp[row], rules, plan, outcome)
+    if code != ACCEPTED:
+        return code
     stream_time = max(outcome.tally[STREAM_TIME], batch.timestamp[row])
     if rules.kind == SESSION:
         taking, fresh, emissions = _effects_on_session(state, batch, row, key, stream_time, rules)
@@ -192,6 +202,18 @@ def _verdict(state: State, batch: FlatRecords, row: int, key: int, rules: Rules,
         return FULL_LENGTH + STOP
     full = _full(state, batch, row, fresh, stream_time, rules, plan)
     return ACCEPTED if full == DONE else full + STOP
+
+
+@inlined
+def _pass_time_on(state: State, timestamp: int, rules: Rules, plan: Plan, outcome: Outcome) -> Any:
+    """Let time come as far as `timestamp`; return TIME_ONLY, or NEEDS_EMISSIONS + STOP before any change."""
+    tally = outcome.tally
+    if tally[EMITTED_COUNT] + state.windows.order.numbers[HELD] > len(outcome.slot):
+        tally[NEEDED] = 0
+        return NEEDS_EMISSIONS + STOP
+    tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
+    pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, plan, outcome)
+    return TIME_ONLY
 
 
 @inlined
@@ -478,6 +500,7 @@ def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> 
     at = outcome.tally[EMITTED_COUNT]
     outcome.slot[at] = slot
     outcome.cause[at] = cause
+    outcome.emitted_after[at] = outcome.tally[NEXT_ROW]
     outcome.timestamp[at] = state.windows.versions.payloads.timestamp[slot]
     outcome.offset[at] = state.windows.versions.payloads.offset[slot]
     width = plan.word[-1]

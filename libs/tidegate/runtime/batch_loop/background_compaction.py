@@ -17,6 +17,7 @@ from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.kill_points import reach
+from tidegate.contracts.operator import Slot
 from tidegate.runtime.batch_loop.next_metadata import after_compaction
 from tidegate.runtime.environment import Background
 from tidegate.runtime.task.jobs import Jobs
@@ -68,7 +69,7 @@ class Compacting:
     """
 
     jobs: Jobs
-    slot: Sequence[str]
+    slot: Slot
     keep_output_ms: int | None
     rewind_window_ms: int
     in_background: Background = in_background

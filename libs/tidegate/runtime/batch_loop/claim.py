@@ -5,6 +5,7 @@ The commit of the claim raises the epoch, which fences drivers of older epochs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from uuid import uuid4
@@ -27,7 +28,7 @@ from tidegate.runtime.batch_loop.earlier_runs import (
     traces_of_states,
 )
 from tidegate.runtime.batch_loop.next_metadata import after_claim, first_meta
-from tidegate.runtime.configuration.application import Application, config_hash, settings_of
+from tidegate.runtime.configuration.application import Application, config_hash, config_of, settings_of
 from tidegate.runtime.configuration.changes import as_kept, check_changes, remembered
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka import offsets
@@ -35,9 +36,12 @@ from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.publishing import topics
 from tidegate.runtime.publishing.publication import NoPublication, Publication
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
+from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.lake.port import Lake
+
+lines = logging.getLogger("tidegate")
 
 
 class Overtaken(Fenced):
@@ -71,16 +75,18 @@ class Claimant:
         environment: Environment = REAL,
         newest_in_database: NewestInDatabase = newest_in_database,
         follows: int | None = None,
+        as_logged: bool = False,
         committed: Callable[[BatchMeta], None] = lambda claim: None,
     ) -> None:
-        """`follows`: the newest epoch of other drivers that the first claim may follow; None: any.
+        """`follows`: the newest epoch of other drivers that the first claim may follow; None: any. `as_logged`: the
+        first claim continues under the configuration in the log, as a command may have changed it there.
 
         `committed` is called with the metadata of each claim as soon as it is in the log.
         """
         self._application, self._name, self._kafka, self._deadline_s = application, name, kafka, deadline_s
         self._environment, self._newest_in_database = environment, newest_in_database
         self._config = application.operators[name]
-        self._follows, self._committed = follows, committed
+        self._follows, self._as_logged, self._committed = follows, as_logged, committed
         self._attempts: set[str] = set()
         self._log: OperatorLog
         self._newest: BatchMeta
@@ -101,14 +107,19 @@ class Claimant:
         self._refuse_second_log(starts)
         self._log = self._open_log()
         before = self._log.newest() or first_meta(
-            self._name, self._log.table_id, self._environment.clock.now_ms(), self._config.input, starts
+            self._name,
+            self._log.table_id,
+            self._environment.clock.now_ms(),
+            self._config.input,
+            starts,
+            log_format=self._log.format,
         )
         # rule: fenced-stops
         self._refuse_overtaken(before)
         self._newest = before
         preflight.check_topics(before, self._config, found)
         preflight.check_nothing_lost(before, self._config, starts)
-        self._config = as_kept(before, self._config)
+        self._config = as_kept(before, self._logged(before))
         check_changes(before, self._config)
         # rule: former-output-first
         self._settle_former_outlets()
@@ -116,6 +127,17 @@ class Claimant:
         # rule: claim-before-ids
         self._commit_claim(found.ids, wanted)
         return Claimed(log=self._log, config=self._config, meta=self._newest, publication=self._published_to(wanted))
+
+    def _logged(self, before: BatchMeta) -> OperatorConfig:
+        """Return the configuration in the log for the first claim of a standby, else that of the file."""
+        # rule: takeover-keeps-applied
+        if not self._as_logged or self._attempts or not before.settings:
+            return self._config
+        logged = config_of(before.settings)
+        if config_hash(logged) != config_hash(self._config):
+            line = "%s takes over under the configuration in the log; its own file differs: see tidegate plan"
+            lines.warning(line, self._name, extra=log_fields(self._name))
+        return logged
 
     def _open_log(self) -> OperatorLog:
         log = self._log_lake()

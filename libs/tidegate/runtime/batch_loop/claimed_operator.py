@@ -44,7 +44,7 @@ from tidegate.runtime.task.results import results_of
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.state import earlier_batches
-from tidegate.state.delta_log.attempt_files import delete_attempt, folders_of
+from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.protocol_decisions import Commit, RecoveryMethod
 
@@ -220,6 +220,10 @@ class ClaimedOperator:
             and self._table.nothing_waits(self.newest)
         )
 
+    def is_behind(self) -> bool:
+        """Return whether records that were there at the last round are still to be read."""
+        return any(end > self.newest.partitions[partition].next_offset for partition, end in self.ends.items())
+
     def next_positions(self) -> dict[int, Position]:
         """Return where the input's next records are awaited, with the leaders of the last round."""
         return {p: Position(self._leaders[p], offset) for p, offset in self.newest.next_offsets.items()}
@@ -348,9 +352,9 @@ class ClaimedOperator:
         self._seconds["publish"] = self._clock.monotonic() - started
 
     def _clean_up(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> None:
+        partitions = [plan.partition for plan in plans]
         # rule: failed-attempt-files
-        folders = folders_of([plan.partition for plan in plans])
-        delete_attempt(self.log.lake, attempt.batch, attempt.attempt, folders)
+        delete_attempt(self.log.lake, attempt.log_format, attempt.batch, attempt.attempt, partitions)
         # rule: recover-before-attempt/failed
         self._driver.recovering.mark_unready(plan.partition for plan in plans)
         # rule: init-after-failure
@@ -368,6 +372,7 @@ class ClaimedOperator:
             kafka=self._application.kafka,
             log=self.log.lake,
             version=self.log.version,
+            log_format=self.log.format,
             table_id=self.log.table_id,
             state=self._application.state / self._application.application,
             epoch=self.newest.epoch,

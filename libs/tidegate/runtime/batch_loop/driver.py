@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from tidegate.runtime.batch_loop.background_compaction import Compacting
 from tidegate.runtime.batch_loop.claim import Claimant
 from tidegate.runtime.batch_loop.claimed_operator import ATTEMPT_DEADLINE_S, ClaimedOperator, DriverParts, Listener
 from tidegate.runtime.batch_loop.earlier_runs import NewestInDatabase, newest_in_database
-from tidegate.runtime.batch_loop.lease_holder import Ended, LeaseHolder
+from tidegate.runtime.batch_loop.lease_holder import Ended, LeaseHolder, NoLease
 from tidegate.runtime.batch_loop.retries import Retries
 from tidegate.runtime.batch_loop.standby import DriverWatch, Standby, newest_epoch
 from tidegate.runtime.batch_loop.state_recovery import Recovering
@@ -36,11 +37,13 @@ from tidegate.runtime.telemetry.driver_status import DriverStatusFile, one_line
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.telemetry.observation import Observation
 from tidegate.runtime.workers.jobs import WorkerJobs
-from tidegate.runtime.workers.pool import Workers
+from tidegate.runtime.workers.placement import team_size
+from tidegate.runtime.workers.pool import TeamSize, Workers
 from tidegate.state.driver_requests import Request
 from tidegate.state.lease_decisions import Succession
 from tidegate.state.local.instance import holding_instance, instance_of
 from tidegate.state.protocol_decisions import MAX_BATCHES
+from tidegate.state.request_budget import RequestBudget, batch_usd
 
 lines = logging.getLogger("tidegate")
 
@@ -74,7 +77,11 @@ class Wiring:
 
 def jobs_of(wiring: Wiring) -> Jobs:
     """Return what runs the driver's work."""
-    return SparkJobs(wiring.spark) if wiring.workers is None else WorkerJobs(wiring.workers)
+    return SparkJobs(wiring.spark) if wiring.workers is None else WorkerJobs(wiring.workers, _limit(wiring.application))
+
+
+def _limit(application: Application) -> TeamSize:
+    return partial(team_size, is_local=application.lake.is_local, limit=application.workers_per_operator)
 
 
 @dataclass(frozen=True)
@@ -114,14 +121,17 @@ class OperatorDriver:
             listener=wiring.listener,
         )
         self._max_batches = wiring.max_batches
+        usd, operators = wiring.application.lake_budget, len(wiring.application.operators)
+        now = self._clock.monotonic()
+        self._budget = None if usd is None else RequestBudget.of_day(usd, operators, now)
         self._configure(wiring.application)
         self._lake = wiring.environment.lake(wiring.application.lake / self.name)
-        self._holder: LeaseHolder | None = None
+        self._holder: LeaseHolder | NoLease = NoLease()
         self._claimant = self._new_claimant(follows=None)
         self._arrivals = wiring.environment.arrivals(wiring.application.kafka)
         self._retries = Retries(self.name, status, self._clock)
         self.claim: NotClaimed | InDoubt | Owned = NotClaimed()
-        self._last_try_succeeded = self._shares_lake = False
+        self._last_try_succeeded = self._shares_lake = self._was_fenced = False
         self._last_try_at: float | None = None
         self._processed: dict[int, int] = {}
 
@@ -155,7 +165,7 @@ class OperatorDriver:
             max_batches=self._max_batches,
         )
 
-    def _new_claimant(self, follows: int | None) -> Claimant:
+    def _new_claimant(self, follows: int | None, *, as_logged: bool = False) -> Claimant:
         return Claimant(
             self._application,
             self.name,
@@ -164,12 +174,12 @@ class OperatorDriver:
             environment=self._parts.environment,
             newest_in_database=self._wiring.newest_in_database,
             follows=follows,
+            as_logged=as_logged,
             committed=self._note_claim,
         )
 
     def _note_claim(self, claim: BatchMeta) -> None:
-        if self._holder is not None:
-            self._holder.claimed(claim.epoch)
+        self._holder.claimed(claim.epoch)
 
     # ---- the claim
 
@@ -232,9 +242,16 @@ class OperatorDriver:
         if not isinstance(self.claim, NotClaimed) or way is Succession.TAKE_OVER:
             return True
         watch = DriverWatch(self._lake, instance, self._application.takeover_after_ms, self._clock)
-        standby = Standby(self.name, watch, lambda: newest_epoch(self._lake), way, self._parts.status)
+        standby = Standby(
+            self.name,
+            watch,
+            lambda: newest_epoch(self._lake),
+            way,
+            self._parts.status,
+            was_fenced=self._was_fenced,
+        )
         follows = standby.await_turn(stop)
-        self._claimant = self._new_claimant(follows)
+        self._claimant = self._new_claimant(follows, as_logged=standby.saw_driver)
         return follows is not None
 
     def _give_up_claim(self, error: Fenced) -> None:
@@ -243,6 +260,7 @@ class OperatorDriver:
         lines.warning(line, self.name, one_line(error), extra=log_fields(self.name))
         self._compacting.drop()
         self.claim, self._last_try_succeeded, self._processed = NotClaimed(), False, {}
+        self._was_fenced = True
 
     def _drive(self, stop: Event, instance: str, *, until_caught_up: bool, ready: Callable[[], None]) -> None:
         holder = self._holder = LeaseHolder(
@@ -278,17 +296,28 @@ class OperatorDriver:
         return 0 if isinstance(self.claim, NotClaimed) else self.claim.operator.newest.clock
 
     def _run_rounds(self, ended: Ended, targets: Mapping[int, int] | None) -> None:
-        pause_s = self._application.trigger / 1_000
+        pause_s = self._application.trigger_ms / 1_000
         while not ended.is_set():
             moved = self._with_retries(self._round, ended)
             if moved is None or (targets is not None and self.has_reached(targets)):
                 return
             if moved:
-                ended.wait(pause_s)
+                ended.wait(self._pause_after_batch())
             elif targets is None and isinstance(self.claim, Owned) and self.claim.operator.awaits_records_only():
                 self._wait_for_records(self.claim.operator, ended)
             else:
                 ended.wait(max(pause_s, IDLE_POLL_S))
+
+    def _pause_after_batch(self) -> float:
+        """Return how long to wait after a batch, s: for `trigger`, unless records are left over, and for the budget."""
+        if not isinstance(self.claim, Owned):
+            return 0.0
+        operator, now = self.claim.operator, self._clock.monotonic()
+        pause_s = 0.0 if operator.is_behind() else self._application.trigger_ms / 1_000
+        if self._budget is None:
+            return pause_s
+        self._budget = self._budget.spent(batch_usd(operator.log.take_puts()), now)
+        return max(pause_s, self._budget.delay_s(now))
 
     def _wait_for_records(self, operator: ClaimedOperator, ended: Ended) -> None:
         """Wait until there are records to read, at most LONGEST_WAIT_S; end early for a request and for the end."""
@@ -302,8 +331,8 @@ class OperatorDriver:
     def _round(self, operator: ClaimedOperator) -> bool:
         """Run one round of the operator, then answer a request; return whether a batch ran."""
         moved = operator.round()
-        if self._holder is not None and (request := self._holder.request()) is not None:
-            self._answer(operator, request, self._holder)
+        if (request := self._holder.request()) is not None:
+            self._answer(operator, request)
         self._processed = operator.processed()
         return moved
 
@@ -349,7 +378,7 @@ class OperatorDriver:
 
     # ---- requests
 
-    def _answer(self, operator: ClaimedOperator, request: Request, holder: LeaseHolder) -> None:
+    def _answer(self, operator: ClaimedOperator, request: Request) -> None:
         """Carry out the request and answer it; if that has to wait, the next round does it.
 
         A request to stop is answered after the end.
@@ -362,9 +391,9 @@ class OperatorDriver:
         elif request.kind == "compact":
             operator.compact()
         if why is None:
-            holder.done(request)
+            self._holder.done(request)
         else:
-            holder.refuse(request, why)
+            self._holder.refuse(request, why)
 
     def _reconfigure(self, operator: ClaimedOperator, request: Request) -> TidegateError | None:
         """Claim under the requested configuration in the next round, or return why not.

@@ -146,6 +146,23 @@ class LeaseHolder:
             self._found = None
 
 
+class NoLease:
+    """Stands for the lease of a driver that is not running: a command that works by itself writes none."""
+
+    def claimed(self, epoch: int) -> None:
+        """Do nothing."""
+
+    def request(self) -> Request | None:
+        """Return None: nobody can ask it for anything."""
+        return None
+
+    def done(self, request: Request) -> None:
+        """Do nothing: no request was found."""
+
+    def refuse(self, request: Request, why: TidegateError) -> None:
+        """Do nothing: no request was found."""
+
+
 class Ended:
     """The end that was asked for, by a signal to the process or by a request to this driver."""
 

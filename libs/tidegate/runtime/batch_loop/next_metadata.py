@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, Outcome, PartitionChange, PartitionMeta, Pin, Settled
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.log_schema import FORMAT
+from tidegate.contracts.log_schema import FORMAT, format_from_claim
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.runtime.telemetry.batch_metrics import figures_after, merge_batches
 from tidegate.state.protocol_decisions import Commit, RecoveryMethod, RecoveryPlan
@@ -44,10 +44,12 @@ ALONE = Alignment()
 """That of an operator that reads no table and has no readers."""
 
 
-def first_meta(operator: str, table_id: str, clock: int, topic: str, starts: dict[int, int]) -> BatchMeta:
+def first_meta(
+    operator: str, table_id: str, clock: int, topic: str, starts: dict[int, int], *, log_format: int = FORMAT
+) -> BatchMeta:
     """Return the metadata before the first claim: epoch 0, next offsets at the beginnings of the input."""
     return BatchMeta(
-        format=FORMAT,
+        format=log_format,
         operator=operator,
         table_id=table_id,
         epoch=0,
@@ -79,7 +81,7 @@ def after_claim(
     # rule: claim-takes-number, claim-raises-epoch, format-upgrade/recorded
     return replace(
         newest,
-        format=FORMAT,
+        format=format_from_claim(newest.format),
         recorded=recorded_through(newest),
         epoch=newest.epoch + 1,
         batch=newest.batch + 1,
@@ -195,6 +197,7 @@ def _change(known: PartitionMeta, result: PartitionResult, gate: int | None) -> 
         opened=_opened(result),
         recovered=recovery.description if recovery is not None and _came_back(recovery) else None,
         gate=gate,
+        ledger=dict(result.ledger),
     )
 
 
@@ -234,11 +237,12 @@ def _came_back(recovery: RecoveryPlan) -> bool:
 
 
 def _check_balance(result: PartitionResult) -> None:
+    wrong = [counts for counts in (result.counts, *result.ledger.values()) if not counts.balanced]
     # rule: counts-balance
-    if not result.counts.balanced:
+    if wrong:
         raise StateError(
             f"partition {result.partition}: not every record has exactly one count",
-            value=result.counts,
+            value=wrong[0],
             remedy="this is a defect of Tidegate: report it with the value; nothing was committed",
         )
 

@@ -78,7 +78,8 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
         raise StateError(
             f"topic {config.input} has a different number of partitions now",
             value=f"{partitions}, was {had}",
-            remedy="give the operator a new name to start from the beginning: keys have moved between partitions",
+            remedy=f"move what is held to the partitions of its keys: tidegate rescale FILE {before.operator} "
+            f"--partitions {partitions}",
         )
     for role, topic in configured(config)._asdict().items():
         # rule: enough-output-partitions

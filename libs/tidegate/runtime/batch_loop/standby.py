@@ -104,7 +104,8 @@ class DriverWatch:
 class Standby:
     """The wait of one driver for its turn to claim the operator.
 
-    `newest_epoch`: reads the newest epoch from the operator's log; 0 if there is none.
+    `newest_epoch`: reads the newest epoch from the operator's log; 0 if there is none. `was_fenced`: a driver has
+    claimed the operator a moment ago, so it may have no lease yet. `saw_driver`: whether another driver was seen alive.
     """
 
     def __init__(
@@ -114,8 +115,12 @@ class Standby:
         newest_epoch: Callable[[], int],
         way: Succession,
         status: DriverStatusFile,
+        *,
+        was_fenced: bool = False,
     ) -> None:
+        self._was_fenced = was_fenced
         self._name, self._watch, self._newest_epoch, self._way, self._status = name, watch, newest_epoch, way, status
+        self.saw_driver = self._saw_lease = False
 
     def await_turn(self, stop: Event) -> int | None:
         """Wait until the driver may claim, and return the newest epoch that it may follow; None if `stop` is set first.
@@ -125,8 +130,9 @@ class Standby:
         epoch: int | None = None
         while not stop.is_set():
             try:
-                epoch = self._newest_epoch() if epoch is None else epoch
+                epoch = self._first_epoch() if epoch is None else epoch
                 life = self._watch.look(epoch)
+                self._note(life)
                 turn = whose_turn(life, self._way)
                 if turn is Turn.CLAIM:
                     seen, epoch = max(epoch, self._watch.epoch), self._newest_epoch()
@@ -142,6 +148,19 @@ class Standby:
                 self._report()
             stop.wait(self._watch.pause_s)
         return None
+
+    def _first_epoch(self) -> int:
+        """Return the newest epoch of the log as the wait begins."""
+        epoch = self._newest_epoch()
+        # rule: fenced-expects-lease
+        if self._was_fenced:
+            self._watch.expect(epoch)
+        return epoch
+
+    def _note(self, life: Life) -> None:
+        """Note whether another driver is, or was, alive: it renews its lease, or has ended and deleted it."""
+        self.saw_driver |= life is Life.ALIVE or (life is Life.NONE and self._saw_lease)
+        self._saw_lease |= life is not Life.NONE
 
     def _refusal(self) -> UserError:
         return UserError(

@@ -138,7 +138,8 @@ class TableSource:
             raise UserError(
                 f"{self.reader} and its table {self.name} have different numbers of partitions",
                 value=f"{counts[1]} and {counts[0]}",
-                remedy="give both topics the same number of partitions: a join reads the table partition by partition",
+                remedy="give both topics the same number of partitions, because a join reads its table partition by "
+                "partition; rescale the join, then the table",
             )
 
 
@@ -284,7 +285,8 @@ class PinnedTable:
         """Process a log entry: take over its metadata and remember the state files that it added."""
         document = document_of(actions)
         adds = [action["add"] for action in actions if "add" in action]
-        files = {file.partition: file for file in map(data_file, adds) if file.kind == "state"}
+        parts = ((file, part) for file in map(data_file, adds) for part in file.parts or ())
+        files = {part.partition: file.part(part) for file, part in parts if part.kind == "state"}
         if document is None:
             # rule: table-not-older/taken
             self._refuse_foreign(actions)
@@ -300,6 +302,9 @@ class PinnedTable:
 
     def _note(self, meta: BatchMeta) -> None:
         """Take over the table's newest metadata, and the configuration in it: lookups follow what its service keeps."""
+        if len(meta.partitions) != len(self.meta.partitions):
+            # rule: rescaled-table-noticed
+            raise StartOver("the table was rescaled", value=f"{self.name}: {len(meta.partitions)} partitions")
         if meta.settings and meta.config != self.meta.config:
             self.config = config_of(meta.settings)
         self.meta = meta

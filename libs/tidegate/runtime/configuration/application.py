@@ -28,10 +28,12 @@ from tidegate.contracts.errors import ConfigurationError, InvalidValue, Problem,
 from tidegate.contracts.naming import servers_problem
 from tidegate.control.address import Address, url_problem
 from tidegate.operators.registry import config_type, kinds_where
+from tidegate.runtime.configuration.daily_cost import DailyCost
 from tidegate.runtime.configuration.feeds import read_together
 from tidegate.runtime.configuration.lake_place import LakePlace
 from tidegate.runtime.configuration.topic_rules import topic_problems
 from tidegate.state.lake.place import Place, options_problem
+from tidegate.state.request_budget import LONGEST_DELAY_S
 
 ENVIRONMENT_PREFIX = "TIDEGATE_"
 _OTHER_VARIABLES = {"TIDEGATE_NUMBA", "TIDEGATE_HOME", "TIDEGATE_KILL_AT"}
@@ -44,6 +46,9 @@ CONTROL = "sqlite:///control.db"
 
 TAKEOVER_AFTER_MS, TAKEOVER_AFTER_REMOTE_MS = 6_000, 30_000
 """Defaults of `takeover_after`, for a lake that is a folder and for an object store."""
+
+TRIGGER_MS, TRIGGER_REMOTE_MS = 200, 5_000
+"""Defaults of `trigger`, for a lake that is a folder and for an object store."""
 
 # rule: no-spark-retries
 _EVERY_TASK_ONCE = {
@@ -105,8 +110,18 @@ class Application(Config):
     """How long a driver's lease has to stay without renewal before another driver may take over; the driver renews it
     three times as often. Default: 6s if the lake is a folder, 30s in an object store, where each renewal costs money.
     """
-    trigger: Duration = 200
-    """Pause between micro-batches; 0: as fast as possible."""
+    trigger: Duration | None = None
+    """Pause between micro-batches while an operator keeps up; 0: none. Default: 200ms if the lake is a folder, 5s in an
+    object store, where each batch costs money.
+    """
+    lake_budget: DailyCost | None = None
+    """What requests to an object store may cost at list prices, such as 1 USD/day, for all operators together; batches
+    wait for it, up to 30 s each. Default: no limit.
+    """
+    workers_per_operator: Annotated[int, Field(ge=1)] | None = None
+    """How many workers an operator's partitions are on at most; each writes a file in each batch. Default: all workers
+    if the lake is a folder; in an object store two, or one for every 50 partitions.
+    """
     allow: tuple[ModuleName, ...] = ()
     """Modules whose functions operators may call, such as a join function."""
     telemetry: TelemetryConfig | None = None
@@ -139,6 +154,13 @@ class Application(Config):
             raise problem
         return options
 
+    @field_validator("lake_budget")
+    @classmethod
+    def _budget_is_for_an_object_store(cls, usd: float | None, info: ValidationInfo) -> float | None:
+        if usd is not None and "lake" in info.data and info.data["lake"].is_local:
+            raise InvalidValue("the lake is a folder, where requests cost nothing", "remove it")
+        return usd
+
     @field_validator("control")
     @classmethod
     def _control_database(cls, control: SecretStr | None) -> SecretStr | None:
@@ -159,6 +181,18 @@ class Application(Config):
     def control_database(self) -> Address | None:
         """Return the address of the control database; None if there is none."""
         return None if self.control is None else Address(self.control.get_secret_value())
+
+    @property
+    def trigger_ms(self) -> int:
+        """Return `trigger`, or its default for this lake."""
+        if self.trigger is not None:
+            return self.trigger
+        return TRIGGER_MS if self.lake.is_local else TRIGGER_REMOTE_MS
+
+    @property
+    def longest_pause_s(self) -> float:
+        """Return the longest time that a driver waits between two rounds."""
+        return max(self.trigger_ms / 1_000, 0.0 if self.lake_budget is None else LONGEST_DELAY_S)
 
     @property
     def takeover_after_ms(self) -> int:
@@ -225,7 +259,7 @@ def configured(raw: dict[str, Any], folder: Path) -> Application:
     control = application.control_database
     return application.model_copy(
         update={
-            "lake": Place.of(str(application.lake), application.lake_options).within(folder),
+            "lake": application.lake.within(folder),
             "state": folder / application.state,
             "control": None if control is None else SecretStr(control.within(folder).url),
         }
@@ -233,9 +267,14 @@ def configured(raw: dict[str, Any], folder: Path) -> Application:
 
 
 def application_of(raw: dict[str, Any]) -> Application:
-    """Return the application that the raw configuration describes. Raise ConfigurationError with all problems."""
+    """Return the application that the raw configuration describes, its lake with the options to reach it.
+
+    Raise ConfigurationError with all problems.
+    """
     try:
-        return read(Application, raw)
+        application = read(Application, raw)
+        lake = Place.of(application.lake.url, {**dict(application.lake.options), **application.lake_options})
+        return application.model_copy(update={"lake": lake})
     except _Problems as found:
         problems = [*found.problems, *_problems_beside_operators(raw)]
     raise ConfigurationError(problems)

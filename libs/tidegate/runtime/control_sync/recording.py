@@ -56,15 +56,14 @@ class Recorder:
         self._epoch: int | None = None
         self._noted: deque[BatchMeta] = deque(maxlen=MAX_PENDING)
         self._incidents: list[DriverEnd] = []
-        self._wake: Event | None = None
+        self._wake = Event()  # until a run, nobody waits for it
         self.ending, self.ended = Event(), Event()
 
     def note(self, meta: BatchMeta) -> None:
         """Queue a committed batch for writing. Never wait."""
         self._epoch = meta.epoch
         self._noted.append(meta)
-        if self._wake is not None:
-            self._wake.set()
+        self._wake.set()
 
     @contextmanager
     def recording_run(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.contracts.log_schema import log_schema
+from tidegate.contracts.naming import MIXED_FOLDER
 from tidegate.control.ledger import OperatorKey
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop.earlier_runs import (
@@ -154,7 +155,7 @@ def _writable(log: Lake) -> bool:
     """Return whether this user may write: to each folder of the log, or an object beside it, which is deleted again."""
     if log.place.is_local:
         folder = log.place.folder
-        folders = (folder, folder / DELTA_LOG, *folder.glob("kind=*/partition=*"))
+        folders = (folder, folder / DELTA_LOG, *folder.glob(MIXED_FOLDER), *folder.glob("kind=*/partition=*"))
         return all(os.access(each, os.W_OK | os.X_OK) for each in folders)
     probe = f"{STAGING}/{secrets.token_hex(8)}"
     try:

@@ -1,11 +1,16 @@
-"""Checks a lake in an object store: what this machine may do there, whether a put decides, and how long it takes."""
+"""Checks a lake that is reached over a network, an object store or a file system such as NFS.
+
+What this machine may do there, whether a put decides between writers, and how long it takes.
+"""
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 
 from tidegate.contracts.clock import SYSTEM_CLOCK
@@ -17,6 +22,10 @@ from tidegate.state.lake.port import Lake
 
 FOLDER = "_tidegate/doctor"
 """Folder of the objects that the probe writes and deletes, below the lake."""
+
+_MOUNTS = Path("/proc/mounts")
+_REMOTE = re.compile(r"nfs4?|cifs|smb3|9p|ceph|lustre|glusterfs|beegfs|fuse\.(?!overlay)\S+")
+"""Types of file systems that are reached over a network."""
 
 WRITERS = 8
 ROUNDS = 3
@@ -44,13 +53,25 @@ class StoreProbe:
 
 
 def collect_probe(place: Place) -> list[StoreProbe]:
-    """Return the probe of a lake in an object store; none for a folder. Its objects are deleted at the end."""
-    if place.is_local:
+    """Return the probe of a lake in an object store or on a network's file system; none for a folder of a disk.
+
+    Its objects are deleted at the end.
+    """
+    if place.is_local and not (place.folder.is_dir() and is_remote(place.folder, _MOUNTS.read_text())):
         return []
     try:
         return [_probe(place, open_lake(place))]
     except TidegateError as error:
         return [StoreProbe(place=place, wrong=error)]
+
+
+def is_remote(folder: Path, mounts: str) -> bool:
+    """Return True if the folder is on a network's file system, according to the lines of /proc/mounts."""
+    found = [line.split()[1:3] for line in mounts.splitlines()]
+    parents = {str(parent) for parent in (folder.resolve(), *folder.resolve().parents)}
+    # a mount hides those before it, and its blanks are written as octal numbers
+    above = [(point.replace("\\040", " "), kind) for point, kind in found if point.replace("\\040", " ") in parents]
+    return bool(above) and _REMOTE.fullmatch(max(reversed(above), key=lambda each: len(each[0]))[1]) is not None
 
 
 def _probe(place: Place, lake: Lake) -> StoreProbe:
@@ -89,9 +110,11 @@ def store_decides_between_writers(probe: StoreProbe) -> Findings:
     if any(winners != 1 for winners in probe.winners):
         yield _finding(
             probe,
-            "the object store does not decide between writers of one object, so logs there can be damaged",
+            "the store does not decide between writers of one object, so logs there can be damaged",
             f"{', '.join(map(str, probe.winners))} of {WRITERS} writers succeeded",
-            "use a store that keeps If-None-Match: *, such as S3 itself",
+            "use a file system whose hard links are atomic"
+            if probe.place.is_local
+            else "use a store that keeps If-None-Match: *, such as S3 itself",
         )
 
 
@@ -108,7 +131,7 @@ def store_is_fast(probe: StoreProbe) -> Findings:
     if probe.put_ms > SLOW_PUT_MS:
         yield _finding(
             probe,
-            "the object store is slow: a batch waits for several puts",
+            "the lake is slow: a batch waits for several puts",
             f"put {probe.put_ms:.0f} ms, get {probe.get_ms:.0f} ms",
             "run the service in the bucket's region, or raise `trigger`",
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
-from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.current_driver import current_driver
 from tidegate.runtime.kafka import offsets
@@ -29,11 +30,16 @@ from tidegate.state.lake.opening import open_lake
 from tidegate.state.lease_decisions import DriverLease
 from tidegate.state.local.instance import instance_of
 
+AT_ONCE = 8
+"""Operators that are asked about at once: most of the time goes by while brokers and the lake answer."""
+
 
 def application_status(application: Application) -> dict[str, dict[str, Any]]:
     """Return the status of each operator, by name. A broker that does not answer is waited for only once."""
-    broker_error = _broker_error(application)
-    return {name: _status(application, name, broker_error) for name in application.operators}
+    broker_error, names = _broker_error(application), list(application.operators)
+    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="status") as threads:
+        found = threads.map(lambda name: _status(application, name, broker_error), names)
+        return dict(zip(names, found, strict=True))
 
 
 def operator_status(application: Application, name: str) -> dict[str, Any]:
@@ -57,19 +63,14 @@ def _status(application: Application, name: str, broker_error: str) -> dict[str,
     driver_status = DriverStatusFile(state).read()
     driver = current_driver(application, name)
     facts = OperatorFacts(driven=driver is not None, status=driver_status, elsewhere=_elsewhere(driver, state))
-    lake = open_lake(application.lake / name)
-    log = OperatorLog.at(lake, None) if has_version(lake, None) else None
-    newest = None if log is None else log.newest()
+    try:
+        log = _log(application, name)
+        newest = None if log is None else log.newest()
+    except Unavailable as error:
+        return _without_log(replace(facts, lake_error=one_line(error)), driver, "the lake does not answer")
     topic = application.operators[name].input
     if log is None or newest is None or newest.input != topic:
-        why = explain_operator(facts)
-        return {
-            "log": None,
-            "note": "no log yet: the operator has not run; start it with tidegate run",
-            "why": why._asdict(),
-            "condition": _as_json(driver_status),
-            "driver": _driver_as_json(driver),
-        }
+        return _without_log(facts, driver, "no log yet: the operator has not run; start it with tidegate run")
     ends = _Ends(error=broker_error) if broker_error else _ends(application, topic)
     why = explain_operator(replace(facts, kafka_error=ends.error))
     return {
@@ -94,6 +95,23 @@ def _status(application: Application, name: str, broker_error: str) -> dict[str,
     }
 
 
+def _log(application: Application, name: str) -> OperatorLog | None:
+    """Return the operator's log at its newest version; None if there is none yet."""
+    lake = open_lake(application.lake / name)
+    return OperatorLog.at(lake, None) if has_version(lake, None) else None
+
+
+def _without_log(facts: OperatorFacts, driver: DriverLease | None, note: str) -> dict[str, Any]:
+    """Return the status of an operator whose log is not there, or cannot be read."""
+    return {
+        "log": None,
+        "note": note,
+        "why": explain_operator(facts)._asdict(),
+        "condition": _as_json(facts.status),
+        "driver": _driver_as_json(driver),
+    }
+
+
 def _metrics(log: OperatorLog, newest: BatchMeta) -> Metrics:
     """Return the metrics since the operator's first batch and over the last 60 s.
 
@@ -115,15 +133,14 @@ def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, 
     read = application.operators[name].reads()
     if read is None:
         return None
-    lake, pin = open_lake(application.lake / read.table), newest.inputs.get(read.table)
-    log = OperatorLog.at(lake, None) if has_version(lake, None) else None
+    log, pin = _log(application, read.table), newest.inputs.get(read.table)
     table = None if log is None else log.newest()
     if log is None or table is None:
         return {"name": read.table, "read": pin and pin.version, "version": None}
     behind = {
         partition: max(0, known.stream_time - table.partitions[partition].stream_time)
         for partition, known in newest.partitions.items()
-        if known.begun
+        if known.begun and partition in table.partitions  # one of the two may have been rescaled before the other
     }
     found = {"name": read.table, "read": pin and pin.version, "version": log.version}
     return {**found, "clock": table.clock, "behind_ms": behind}

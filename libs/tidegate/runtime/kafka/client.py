@@ -177,6 +177,8 @@ class KafkaClient:
         for _attempt in deadline.attempts():
             known = self._topics.get(topic) or self.topic(topic)
             if partition not in known.leaders:
+                known = self.topic(topic)  # it may have grown
+            if partition not in known.leaders:
                 raise UserError(f"topic {topic} has no partition {partition}", value=f"{len(known.leaders)} partitions")
             if known.leaders[partition] != _NO_LEADER:
                 return known.leaders[partition]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.contracts.log_schema import STEP_TOPIC
 from tidegate.operators.json_values.event_timestamps import REASONS
 
 NO_TIMESTAMP = -1
@@ -20,7 +21,8 @@ def as_dead_letters(late: pa.Table, rejected: pa.Table, *, times_in_values: bool
     """Return the late and rejected rows of one partition and batch as dead letters, in order of their offsets.
 
     Columns key, value, headers, timestamp (as it is written), offset, cause, reason ("late: " or "rejected: " and the
-    cause).
+    cause). A row that a step within a pipeline refused has the offset of the record that caused it, and its reason
+    names the step.
     """
     letters = pa.concat_tables(
         [
@@ -48,6 +50,17 @@ def written_timestamps(rejected: pa.Table, *, times_in_values: bool) -> pa.Chunk
 
 def _letters(rows: pa.Table, kind: str, timestamps: pa.ChunkedArray) -> pa.Table:
     causes = rows["cause"].cast(pa.string())
-    reasons = pc.binary_join_element_wise(kind, causes, ": ")
     columns = {name: rows[name] for name in _COLUMNS}
+    if "source" in rows.column_names:
+        columns["offset"] = pc.if_else(of_steps(rows), rows["source"], rows["offset"])
+        named = pc.binary_join_element_wise("step ", rows["step"].cast(pa.string()), "")
+        kinds = pc.if_else(of_steps(rows), pc.binary_join_element_wise(kind, named, ": "), kind)
+        reasons = pc.binary_join_element_wise(kinds, causes, ": ")
+    else:
+        reasons = pc.binary_join_element_wise(kind, causes, ": ")
     return pa.table(columns | {"timestamp": timestamps, "cause": causes, "reason": reasons})
+
+
+def of_steps(rows: pa.Table) -> pa.ChunkedArray:
+    """Return which rows of a pipeline were refused by a step within it; they are no records of the input."""
+    return pc.starts_with(pc.coalesce(rows["topic"].cast(pa.string()), pa.scalar("")), STEP_TOPIC)

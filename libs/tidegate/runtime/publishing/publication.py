@@ -100,6 +100,10 @@ class Publication:
         decisions = self._decisions(newest.partitions, newest)
         return {p: batch for p, (what, batch) in decisions if what is PublishAction.ASK and batch is not None}
 
+    def unsettled(self, newest: BatchMeta) -> dict[int, int]:
+        """Return {partition: batch} of the newest output that, as far as Kafka shows, may not be published."""
+        return {p: batch for p, (_what, batch) in self._decisions(newest.partitions, newest) if batch is not None}
+
     def _decisions(self, partitions: Iterable[int], newest: BatchMeta) -> Iterator[tuple[int, PublishDecision]]:
         """Read the marks, then yield the decision for one partition after the other."""
         wanted = list(partitions)

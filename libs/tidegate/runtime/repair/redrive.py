@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.errors import TidegateError, UserError
+from tidegate.contracts.log_schema import STEP_TOPIC
 from tidegate.contracts.naming import HEADER_REDRIVEN, redrive_group_id, redrive_transactional_id
 from tidegate.contracts.records import UNREADABLE_BATCH
 from tidegate.kernels.record_format.record_batch import OutgoingColumns, decode_headers, encode_headers
@@ -39,7 +40,7 @@ TIMEOUT_MS = 180_000
 """Transaction timeout: if a redrive is killed, readers of the topic wait this long until brokers abort it."""
 
 DeadLetterKind = Literal["late", "rejected"]
-_COLUMNS = ["partition", "offset", "key", "value", "headers", "timestamp", "cause"]
+_COLUMNS = ["partition", "offset", "key", "value", "headers", "timestamp", "cause", "topic"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,9 +81,11 @@ class Redrive:
 def chosen(rows: pa.Table, choice: Choice) -> pa.Table:
     """Return the selected rows. A row without an event time is never in a range of times.
 
-    Rows that stand for a whole unreadable record batch are never selected: they have no record to send.
+    Rows that stand for a whole unreadable record batch are never selected: they have no record to send. Neither are
+    rows that a step within a pipeline refused: they are no records of the input.
     """
     wanted = ~pc.starts_with(pc.field("cause"), UNREADABLE_BATCH)
+    wanted &= ~pc.starts_with(pc.coalesce(pc.field("topic"), pc.scalar("")), STEP_TOPIC)
     if choice.causes:
         wanted &= pc.field("cause").isin(choice.causes)
     if choice.since is not None:

@@ -1,4 +1,4 @@
-"""How Spark reads a lake on S3: the jars that it needs, and Hadoop's settings for the lake's bucket.
+"""How Spark reads a lake in an object store; on S3 with jars and settings for the lake's bucket.
 
 The settings are the bucket's own, so that a session keeps those that it has for others. They hold no keys: driver and
 executors log in with what their machines have.
@@ -14,6 +14,7 @@ from tidegate.runtime.install.paths import jars
 from tidegate.state.lake.s3_login import endpoint, is_plain_http
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from tidegate.state.lake.place import Place
@@ -35,13 +36,17 @@ def jars_for(place: Place | None) -> list[Path]:
 
 
 def let_read(spark: SparkSession, place: Place) -> None:
-    """Let the session read the place, if it is on S3.
+    """Let the session read the place: nothing is to be done for a folder.
 
-    Raise UserError if the session lacks Hadoop's client of S3. Settings that it already has for the bucket stay.
+    Raise UserError if the session lacks Hadoop's client of that store. Settings that it already has for an S3 bucket
+    stay.
     """
-    if place.scheme != "s3":
+    if place.is_local:
         return
     context = spark.sparkContext
+    if place.scheme != "s3":
+        _require_client(context, place)
+        return
     conf, loader = context._jsc.hadoopConfiguration(), context._jvm.Thread.currentThread().getContextClassLoader()
     if loader.getResource(_FILE_SYSTEM.replace(".", "/") + ".class") is None:
         raise UserError(
@@ -53,6 +58,22 @@ def let_read(spark: SparkSession, place: Place) -> None:
     for name, value in settings(place).items():
         if conf.get(name) is None:
             conf.set(name, value)
+
+
+def _require_client(context: SparkContext, place: Place) -> None:
+    """Raise UserError if Spark has no client for the url's scheme: Tidegate brings one for S3 only."""
+    from py4j.protocol import Py4JJavaError
+
+    conf = context._jsc.hadoopConfiguration()
+    try:
+        context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(place.scheme, conf)
+    except Py4JJavaError:
+        raise UserError(
+            f"the Spark session cannot read {place.scheme}://",
+            value=place,
+            remedy="add Hadoop's client of that store to the session (for gs:// the GCS connector), or read the log "
+            "with delta-rs; on Azure Spark reads the same table as abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/...",
+        ) from None
 
 
 def settings(place: Place) -> dict[str, str]:

@@ -61,6 +61,11 @@ def is_on_this_machine(master: str) -> bool:
     return master.startswith("local")
 
 
+def is_on_threads(master: str) -> bool:
+    """Return True if the master runs tasks on threads of its own process: local or local[...]."""
+    return _ON_THREADS.fullmatch(master) is not None
+
+
 def require_installed() -> None:
     """Raise UserError if Java or the jars that Spark needs are missing."""
     java_command()
@@ -130,12 +135,12 @@ def leaves_room(context: SparkContext) -> bool:
     On threads they must; a Spark that Tidegate has not started has as many slots as cores. On a cluster the slots are
     for the cluster's operator to provide, and `check_room` is for those who need one.
     """
-    return _ON_THREADS.fullmatch(context.master) is None or _slots(context) > context.defaultParallelism
+    return not is_on_threads(context.master) or _slots(context) > context.defaultParallelism
 
 
 def check_room(context: SparkContext) -> None:
     """Raise UserError if workers take all slots of a cluster, so that an ordinary job beside them would not begin."""
-    if _ON_THREADS.fullmatch(context.master) is None and _slots(context) <= context.defaultParallelism:
+    if not is_on_threads(context.master) and _slots(context) <= context.defaultParallelism:
         raise UserError(
             "the application's workers take all slots of the cluster",
             value=f"spark.default.parallelism: {context.defaultParallelism}",

@@ -43,7 +43,7 @@ from tidegate.runtime.stream.task import ANSWER, task_function, unpacked
 from tidegate.runtime.task.messages import Attempt, PartitionFailure, PartitionResult
 from tidegate.runtime.task.results import results_of
 from tidegate.state import earlier_batches
-from tidegate.state.delta_log.attempt_files import delete_attempt, folders_of
+from tidegate.state.delta_log.attempt_files import delete_attempt
 from tidegate.state.delta_log.log_entries import check_log_exists, newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.lake.opening import open_lake
@@ -126,8 +126,8 @@ class StreamDriver:
         try:
             results = self._results(attempt, rows)
         except Exception:
-            folders = folders_of(self.newest.partitions)
-            delete_attempt(self._log.lake, attempt.batch, attempt.attempt, folders)
+            partitions = self.newest.partitions
+            delete_attempt(self._log.lake, attempt.log_format, attempt.batch, attempt.attempt, partitions)
             raise
         self._commit(attempt, results, query, spark_batch)
         self._stop_if_full(results)
@@ -217,6 +217,7 @@ class StreamDriver:
             topic=STREAM,
             log=self._log.lake,
             version=self._log.version,
+            log_format=self._log.format,
             table_id=self._log.table_id,
             state=Path(self._config.state),
             epoch=self.newest.epoch,

@@ -28,7 +28,7 @@ from tidegate.runtime.task.messages import (
     PartitionPlan,
     PartitionResult,
 )
-from tidegate.runtime.task.run import run_plan
+from tidegate.runtime.task.run import run_plans
 
 ANSWER = "answer binary"
 """The schema of a task's output: one pickled PartitionResult or PartitionFailure per row."""
@@ -64,7 +64,9 @@ def task_function(
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for partition, rows in by_partition(batches):
             port = StreamPort(rows=rows, begin=begins[partition])
-            yield _packed(_refusal(partition) or run_plan(attempt, plans[partition], port))
+            refusal = _refusal(partition)
+            answers = run_plans(attempt, [plans[partition]], port) if refusal is None else [refusal]
+            yield from map(_packed, answers)
 
     return work
 

@@ -5,6 +5,7 @@ All of them are small and picklable: places, numbers and names. Records and rows
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -27,9 +28,9 @@ Action = Literal["batch", "idle", "flush", "apply"]
 class Attempt:
     """One attempt at a batch: what is the same for all of its partitions.
 
-    `topic`: the name of the input in the log. `log` at `version`: the operator's Delta table (a
-    lake is pickled as its place). `state`: the folder of
-    the local states. `attempt`: a random id. `clock`: the wall clock that the driver read for the batch, ms.
+    `topic`: the name of the input in the log. `log` at `version`, in format `log_format`: the operator's Delta table
+    (a lake is pickled as its place). `state`: the folder of the local states. `attempt`: a random id. `clock`: the wall
+    clock that the driver read for the batch, ms.
     `environment`: the one that the driver runs in.
     """
 
@@ -38,6 +39,7 @@ class Attempt:
     topic: str
     log: Lake
     version: int
+    log_format: int
     table_id: str
     state: Path
     epoch: int
@@ -115,7 +117,8 @@ class PartitionPlan:
 class PartitionResult:
     """The result of one partition's work. Its files and open transaction do not count before the driver commits.
 
-    `recovery` and `replica`: how its local state, and its replica of the table, were brought to what the batch needs.
+    `ledger`: of a pipeline, what became of the rows at each step. `recovery` and `replica`: how its local state, and
+    its replica of the table, were brought to what the batch needs.
     """
 
     partition: int
@@ -133,6 +136,7 @@ class PartitionResult:
     recovery: RecoveryPlan | None = None
     replica: RecoveryPlan | None = None
     epoch: int = -1
+    ledger: Mapping[str, Counts] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
 

@@ -1,17 +1,21 @@
-"""One partition's share of a micro-batch, inside a Spark task.
+"""A task's share of a micro-batch: some partitions, whose rows go to one data file.
 
-The order of the steps is that of `docs/protocol.md`: lock, recover, fetch, dirty header, kernel, undo rows, complete
-header, open transaction, files. A task commits nothing: only the driver's Delta commit makes its work count. If
-anything fails after the kernel, here or elsewhere, the next attempt undoes the change of the local state.
+The order of the steps is that of `docs/protocol.md`. For each partition: lock, recover, fetch, dirty header, kernel,
+undo rows, complete header. When all partitions have got so far, their transactions are opened, and beside that the data
+file is written; the locks are held until both are done. A task commits nothing: only the driver's Delta commit makes
+its work count. If anything fails after the kernel, here or elsewhere, the next attempt undoes the change of the local
+states.
 """
 
 from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TypeVar, cast
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from pyspark import TaskContext
 
@@ -24,6 +28,7 @@ from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, Ta
 from tidegate.contracts.records import Records
 from tidegate.runtime.environment import REAL
 from tidegate.runtime.kafka.request_retries import Deadline
+from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.task.messages import (
     Attempt,
     KafkaAttempt,
@@ -34,11 +39,11 @@ from tidegate.runtime.task.messages import (
 )
 from tidegate.runtime.task.ports import KafkaPort, Port
 from tidegate.runtime.task.warm_up import freeze_loaded_objects, warm_codec, warm_operator
-from tidegate.state.delta_log.attempt_files import write_rows
+from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.local.local_state import LocalState, partitions_here
+from tidegate.state.local.local_state import LOCK_TIMEOUT_S, LocalState, partitions_here
 from tidegate.state.local.recovery import PartitionLog, Recovered, choose_recovery
-from tidegate.state.protocol_decisions import RecoveryMethod
+from tidegate.state.protocol_decisions import RecoveryMethod, RecoveryPlan
 from tidegate.state.raised_offsets import raised_now
 
 Done = TypeVar("Done")
@@ -61,10 +66,10 @@ class Stopwatch:
 
 
 def run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator[PartitionResult | PartitionFailure]:
-    """Run the plans, some in parallel, and yield a result or a failure for each, in order."""
+    """Run the plans, some in parallel, and yield a result for each, in order, or the failures if there are some."""
     freeze_loaded_objects()
     port = KafkaPort(attempt=attempt, deadline=Deadline(attempt.deadline_s, attempt.environment.clock))
-    return attempt.environment.map_parallel(lambda plan: run_plan(attempt, plan, port), plans)
+    return iter(run_plans(attempt, plans, port))
 
 
 def recover_states(
@@ -92,9 +97,39 @@ def _recover_state(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> 
     return RecoveryOutcome(plan.partition, True, recovered.plan, clock.monotonic() - began)
 
 
-def run_plan(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult | PartitionFailure:
-    """Run the plan and return its result, or its error as a failure: no exception leaves the task."""
-    return _as_answer(plan, lambda: run_partition(attempt, plan, port))
+def run_plans(attempt: Attempt, plans: Sequence[PartitionPlan], port: Port) -> list[PartitionResult | PartitionFailure]:
+    """Run the plans and return a result for each, or the failures if there are some: no exception leaves the task.
+
+    The first result has the data file, which all of them share. If a partition fails, nothing is written for others.
+    """
+    with ExitStack() as locks:
+        in_parallel = attempt.environment.map_parallel
+        changed = list(in_parallel(lambda plan: _as_answer(plan, lambda: _changed(attempt, plan, port, locks)), plans))
+        if failed := [answer for answer in changed if isinstance(answer, PartitionFailure)]:
+            return [*failed]
+        # rule: lock-until-files
+        return _written_out(attempt, [answer for answer in changed if isinstance(answer, _Changed)], port)
+
+
+def _written_out(attempt: Attempt, done: Sequence[_Changed], port: Port) -> list[PartitionResult | PartitionFailure]:
+    """Open the transactions of the partitions, and beside that write their rows; return the answers.
+
+    The rows come first, so that of the threads one writes them while the other ones produce.
+    """
+    first = done[0].plan
+    parts: list[Callable[[], Any]] = [lambda: _as_answer(first, lambda: _write(attempt, done))]
+    parts += [partial(_opened, one, port) for one in done]
+    files, *answers = attempt.environment.map_parallel(lambda part: part(), parts)
+    for one in done:
+        one.watch.lap("files")  # beside the output
+    if isinstance(files, PartitionFailure):
+        return [files, *(answer for answer in answers if answer.partition != files.partition)]
+    head, *others = answers
+    return [replace(head, files=files) if isinstance(head, PartitionResult) else head, *others]
+
+
+def _opened(one: _Changed, port: Port) -> PartitionResult | PartitionFailure:
+    return _as_answer(one.plan, lambda: _result(one, port.open(one.plan, one.step, one.next_offset)))
 
 
 def _as_answer(plan: PartitionPlan, work: Callable[[], Done]) -> Done | PartitionFailure:
@@ -102,69 +137,99 @@ def _as_answer(plan: PartitionPlan, work: Callable[[], Done]) -> Done | Partitio
         _refuse_retries()
         return work()
     except TidegateError as error:
-        return PartitionFailure(partition=plan.partition, error=error, trace=traceback.format_exc())
+        return _failure(plan, error)
     except Exception as error:
         wrapped = EngineError(f"partition {plan.partition}: {type(error).__name__}", value=error, remedy="see trace")
-        return PartitionFailure(partition=plan.partition, error=wrapped, trace=traceback.format_exc())
+        return _failure(plan, wrapped)
 
 
-def run_partition(attempt: Attempt, plan: PartitionPlan, port: Port) -> PartitionResult:
-    """Run one partition's share of the batch, up to but without the commit.
+def _failure(plan: PartitionPlan, error: TidegateError) -> PartitionFailure:
+    return PartitionFailure(partition=plan.partition, error=error, trace=traceback.format_exc())
 
-    Afterwards the local state is that after the batch, the rows are in data files, and the output is in an open
-    transaction.
+
+@dataclass(frozen=True, kw_only=True)
+class _Changed:
+    """A partition whose local state is that after the batch, and what its kernel has returned.
+
+    `replica`: how the replica of the table was recovered, if the operator reads one.
     """
+
+    plan: PartitionPlan
+    step: StepResult
+    next_offset: int
+    stopped_at: int | None
+    epoch: int
+    recovery: RecoveryPlan
+    replica: RecoveryPlan | None
+    watch: Stopwatch
+
+
+def _changed(attempt: Attempt, plan: PartitionPlan, port: Port, locks: ExitStack) -> _Changed:
+    """Read the partition's input and change its local state; `locks` keeps the state locked."""
     watch = Stopwatch(attempt.environment.clock)
     operator = attempt.environment.operator(attempt.config)
-    with _locked_state(attempt, plan.partition) as local, _replica(attempt, plan) as replica:
-        recovered = attempt.environment.recover(local, operator, plan.wanted, _log_of(attempt, plan))
-        if replica is not None:
-            open_until = ALWAYS if plan.table is None else plan.table.open_until
-            cast(TableReader, recovered.state).read_table(replica.state, open_until)
-        if plan.hold is not None:
-            cast(ReadTable, recovered.state).hold(*plan.hold)
-        watch.lap("recover")
-        # rule: input-first
-        fetched = port.read(plan)
-        watch.lap("fetch")
-        # rule: dirty-first
-        local.begin(attempt.epoch, attempt.batch, attempt.attempt)
-        reach("after_dirty_header")
-        # rule: complete-after-kernel, raised-offsets/records
-        step = _act(attempt, plan, recovered.state, fetched.records.raised(raised_now(plan.raised)))
-        # rule: undo-failed-attempt/kept
-        local.complete(step.undo)
-        reach("after_complete_header")
-        watch.lap("kernel")
-        # rule: raised-offsets/stopped
-        stopped_at = None if step.stopped_at is None else step.stopped_at - raised_now(plan.raised)
-        next_offset = fetched.next_offset if stopped_at is None else stopped_at
-        # rule: lock-until-files
-        producer = port.open(plan, step, next_offset)
-        watch.lap("output")
-        files = _write(attempt, plan, step)
-        watch.lap("files")
-    return PartitionResult(
-        partition=plan.partition,
-        action=plan.action,
-        next_offset=next_offset,
-        stream_time=step.stream_time,
-        counts=step.counts,
-        measures=step.measures,
-        files=files,
-        producer=producer,
+    local = locks.enter_context(_locked_state(attempt, plan.partition))
+    replica = locks.enter_context(_replica(attempt, plan))
+    recovered = attempt.environment.recover(local, operator, plan.wanted, _log_of(attempt, plan))
+    if replica is not None:
+        open_until = ALWAYS if plan.table is None else plan.table.open_until
+        cast(TableReader, recovered.state).read_table(replica.state, open_until)
+    if plan.hold is not None:
+        cast(ReadTable, recovered.state).hold(*plan.hold)
+    watch.lap("recover")
+    # rule: input-first
+    fetched = port.read(plan)
+    watch.lap("fetch")
+    # rule: dirty-first
+    local.begin(attempt.epoch, attempt.batch, attempt.attempt)
+    reach("after_dirty_header")
+    # rule: complete-after-kernel, raised-offsets/records
+    step = _act(attempt, plan, recovered.state, fetched.records.raised(raised_now(plan.raised)))
+    # rule: undo-failed-attempt/kept
+    local.complete(step.undo)
+    reach("after_complete_header")
+    watch.lap("kernel")
+    # rule: raised-offsets/stopped
+    stopped_at = None if step.stopped_at is None else step.stopped_at - raised_now(plan.raised)
+    return _Changed(
+        plan=plan,
+        step=step,
+        next_offset=fetched.next_offset if stopped_at is None else stopped_at,
         stopped_at=stopped_at,
-        stopped_by=step.stopped_by,
-        floor=step.floor,
-        needs=step.needs,
-        recovery=recovered.plan,
         epoch=fetched.epoch,
+        recovery=recovered.plan,
         replica=None if replica is None else replica.plan,
-        seconds=watch.seconds,
+        watch=watch,
     )
 
 
-def _locked_state(attempt: Attempt, partition: int) -> AbstractContextManager[LocalState]:
+def _result(changed: _Changed, producer: Producer | None) -> PartitionResult:
+    changed.watch.lap("output")
+    plan, step = changed.plan, changed.step
+    return PartitionResult(
+        partition=plan.partition,
+        action=plan.action,
+        next_offset=changed.next_offset,
+        stream_time=step.stream_time,
+        counts=step.counts,
+        measures=step.measures,
+        files=(),
+        producer=producer,
+        stopped_at=changed.stopped_at,
+        stopped_by=step.stopped_by,
+        floor=step.floor,
+        needs=step.needs,
+        recovery=changed.recovery,
+        epoch=changed.epoch,
+        replica=changed.replica,
+        ledger=step.ledger,
+        seconds=changed.watch.seconds,
+    )
+
+
+def _locked_state(
+    attempt: Attempt, partition: int, timeout_s: float = LOCK_TIMEOUT_S
+) -> AbstractContextManager[LocalState]:
     """Return a context manager that locks the partition's local state and yields it."""
     return LocalState.lock(
         attempt.state,
@@ -172,6 +237,7 @@ def _locked_state(attempt: Attempt, partition: int) -> AbstractContextManager[Lo
         operator=attempt.operator,
         table_id=attempt.table_id,
         token=(attempt.epoch, attempt.batch),
+        timeout_s=timeout_s,
         machine=attempt.environment.machine,
         clock=attempt.environment.clock,
     )
@@ -237,22 +303,10 @@ def _act(attempt: Attempt, plan: PartitionPlan, state: OperatorState, records: R
     return state.step(records, attempt.clock)
 
 
-def _write(attempt: Attempt, plan: PartitionPlan, step: StepResult) -> tuple[DataFile, ...]:
-    tables = [(kind, getattr(step, name)) for kind, name in _TABLES]
-    return tuple(
-        write_rows(
-            attempt.log,
-            kind,
-            plan.partition,
-            table,
-            batch=attempt.batch,
-            topic=attempt.topic,
-            attempt=attempt.attempt,
-            clock=attempt.clock,
-        )
-        for kind, table in tables
-        if table.num_rows
-    )
+def _write(attempt: Attempt, changed: Sequence[_Changed]) -> tuple[DataFile, ...]:
+    rows = [Rows(kind, one.plan.partition, getattr(one.step, name)) for kind, name in _TABLES for one in changed]
+    naming = Naming(attempt.log_format, attempt.batch, attempt.attempt, attempt.clock)
+    return write_rows(attempt.log, naming, rows, topic=attempt.topic)
 
 
 def warm_up(config: OperatorRules) -> int:
@@ -273,6 +327,23 @@ def make_durable(attempt: Attempt) -> list[int]:
         for partition in partitions_here(attempt.state, attempt.operator, attempt.table_id)
         if _made_durable(attempt, partition)
     ]
+
+
+def drop_states(attempt: Attempt, partitions: Collection[int]) -> list[int]:
+    """Remove this machine's copies of the states of partitions that are at home elsewhere; return those removed.
+
+    A copy that a task still works on, or that a newer attempt owns, is left as it is.
+    """
+    here = set(partitions_here(attempt.state, attempt.operator, attempt.table_id))
+    return [partition for partition in sorted(here.intersection(partitions)) if _dropped(attempt, partition)]
+
+
+def _dropped(attempt: Attempt, partition: int) -> bool:
+    with suppress(Superseded, EngineError), _locked_state(attempt, partition, timeout_s=0.0) as local:
+        if local.header is not None:
+            local.drop()
+            return True
+    return False
 
 
 def _made_durable(attempt: Attempt, partition: int) -> bool:

@@ -16,6 +16,7 @@ Rule = Literal[
     "waiting",
     "waiting for table",
     "broker away",
+    "lake away",
     "no driver",
     "bound reached",
     "fenced",
@@ -45,13 +46,15 @@ class OperatorFacts:
     """What is known of an operator.
 
     `driven`: a driver runs. `elsewhere`: on which other machine, "" if it runs here. `status`: the status that a driver
-    last wrote on this machine. `kafka_error`: why no broker can be reached, "" if one can.
+    last wrote on this machine. `kafka_error`: why no broker can be reached, "" if one can; `lake_error`: why the lake
+    cannot, which alone knows whether a driver runs.
     """
 
     driven: bool
     status: DriverStatus | None
     elsewhere: str = ""
     kafka_error: str = ""
+    lake_error: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +77,14 @@ class PartitionFacts:
 def explain_operator(facts: OperatorFacts) -> Explanation:
     """Explain what the operator as a whole does or waits for.
 
-    If the driver has ended, explain that, even if no broker answers.
+    If the driver has ended, explain that, even if neither a broker nor the lake answers.
     """
     status = facts.status
     if not facts.driven:
-        return _ended(status)
+        ended = _ended(status)
+        if facts.lake_error and ended.rule == "no driver":
+            return Explanation("lake away", f"{facts.lake_error}; a driver that runs continues when the lake answers")
+        return ended
     if facts.kafka_error:
         return Explanation("broker away", f"{facts.kafka_error}; the driver continues when a broker answers")
     if facts.elsewhere:

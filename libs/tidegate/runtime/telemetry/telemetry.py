@@ -24,7 +24,7 @@ class Telemetry:
     def __init__(self, application: Application) -> None:
         self._figures = ServiceMetrics()
         self._drivers: Sequence[Observed] = ()
-        self._trigger_s = application.trigger / 1_000
+        self._trigger_s = application.longest_pause_s
         self._registry = CollectorRegistry()
         self._registry.register(ServiceCollector(application.application, self._figures, self._observe))
 

@@ -18,10 +18,10 @@ from tidegate.runtime.task.messages import (
     RecoveryOutcome,
 )
 from tidegate.runtime.task.results import outcomes_of
-from tidegate.runtime.task.run import make_durable, recover_states, run_group, warm_up
+from tidegate.runtime.task.run import drop_states, make_durable, recover_states, run_group, warm_up
 from tidegate.runtime.threads import in_background
 from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
-from tidegate.runtime.workers.pool import Worker, Workers, put
+from tidegate.runtime.workers.pool import TeamSize, Worker, Workers, put
 from tidegate.state.lake.port import Lake
 
 _NUMBERS = count()
@@ -32,8 +32,8 @@ Answer = TypeVar("Answer")
 class WorkerJobs:
     """Runs plans on workers, each partition at its home, or in this process while Spark is still starting."""
 
-    def __init__(self, workers: Workers) -> None:
-        self._workers = workers
+    def __init__(self, workers: Workers, limit: TeamSize = lambda partitions: None) -> None:
+        self._workers, self._limit = workers, limit
         self._owner = f"driver {next(_NUMBERS)}"
         self._recovery = f"{self._owner}, recovery"
         self._warm: Future[None] | None = None
@@ -48,8 +48,11 @@ class WorkerJobs:
             return list(run_group(attempt, plans))
         answers = {
             put(worker.batch, Item(self._owner, _run_group, (group,), attempt)): group
-            for worker, group in self._groups(plans).items()
+            for worker, group in self._groups(attempt, plans).items()
         }
+        # rule: copies-dropped
+        for worker, partitions in self._workers.to_drop(self._owner):
+            put(worker.batch, Item(self._recovery, drop_states, (partitions,), attempt))
         done, _ = wait(answers, return_when=FIRST_EXCEPTION)
         return [each for answer in done for each in _answers(answer, answers[answer])]
 
@@ -65,7 +68,7 @@ class WorkerJobs:
             return outcomes_of(list(recover_states(attempt, plans, rebuilds=False)))
         answers = {
             put(self._lane(worker, rebuilds), Item(self._recovery, _recover_group, (group, rebuilds), attempt)): group
-            for worker, group in self._groups(plans).items()
+            for worker, group in self._groups(attempt, plans).items()
         }
         wait(answers)
         return outcomes_of([each for answer, group in answers.items() for each in _answers(answer, group)])
@@ -105,7 +108,7 @@ class WorkerJobs:
         if self._is_starting():
             make_durable(attempt)
             return
-        one_each = {worker.place: worker for worker in self._workers.ready()}
+        one_each = {worker.home and worker.home.place: worker for worker in self._workers.ready()}
         _results([put(worker.batch, Item(self._owner, make_durable, (), attempt)) for worker in one_each.values()])
 
     def each(self, work: Callable[[Any], Answer], items: Sequence[Any]) -> list[Answer]:
@@ -128,9 +131,10 @@ class WorkerJobs:
         """Return True while workers are not warm yet and this process does their work."""
         return self._warm is not None and not self._warm.done()
 
-    def _groups(self, plans: Sequence[PartitionPlan]) -> dict[Worker, list[PartitionPlan]]:
+    def _groups(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> dict[Worker, list[PartitionPlan]]:
         """Return the plans by the home workers of their partitions."""
-        at_home = self._workers.at_home(self._owner, [plan.partition for plan in plans])
+        partitions = [plan.partition for plan in plans]
+        at_home = self._workers.at_home(self._owner, attempt.operator, partitions, self._limit)
         groups: dict[Worker, list[PartitionPlan]] = {}
         for plan in plans:
             groups.setdefault(at_home[plan.partition], []).append(plan)

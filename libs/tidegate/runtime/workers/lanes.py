@@ -98,7 +98,7 @@ class Lane:
             if self._lost is not None:
                 return
             hello, connection = self.hello, self._connection
-            place = "before it connected" if hello is None else f"{hello.machine}, process {hello.pid}"
+            place = "before it connected" if hello is None else f"{hello.site.machine}, process {hello.pid}"
             remedy = "do nothing: a new worker takes its place, and the driver tries again"
             lost = self._lost = WorkerLost(why, value=place, remedy=remedy)
             failed = [] if self._current is None else [self._current]

@@ -30,16 +30,24 @@ class Seat:
     key: bytes = dataclasses.field(repr=False)
 
 
-class Hello(NamedTuple):
-    """The first message of a worker's process: where it runs.
+class Site(NamedTuple):
+    """Where a worker's process runs.
 
-    `executor`: the process that forks the executor's Python workers, the same for all of them while the executor lives.
+    `executor`: Spark's name of the executor; empty on threads. `disk`: the worker's own state folder if it has one,
+    otherwise the process that forks the executor's Python workers, the same for all of them while the executor lives.
     """
+
+    machine: str
+    executor: str
+    disk: str
+
+
+class Hello(NamedTuple):
+    """The first message of a worker's process."""
 
     seat: int
     lane: LaneName
-    machine: str
-    executor: int
+    site: Site
     pid: int
 
 

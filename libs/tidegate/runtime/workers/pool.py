@@ -8,10 +8,10 @@ import secrets
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import Connection
 from threading import Condition, Event, Lock, Thread
@@ -22,13 +22,14 @@ from tidegate.contracts.errors import EngineError
 from tidegate.runtime.spark.session import leaves_room
 from tidegate.runtime.spark.starting import StartingSpark
 from tidegate.runtime.task.run import warm_up
+from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.workers.connection import Door, hang_up
-from tidegate.runtime.workers.homes import homes
 from tidegate.runtime.workers.lanes import Item, Lane
 from tidegate.runtime.workers.messages import Hello, Seat, receive
-from tidegate.runtime.workers.places import first_free, place_of
+from tidegate.runtime.workers.placement import Placement, Post, is_needed, lacking, shares
+from tidegate.runtime.workers.places import Disk, disk_of, first_free, place_of
 from tidegate.runtime.workers.resident import start_beside
-from tidegate.runtime.workers.spark_tasks import LongJob, SparkTasks
+from tidegate.runtime.workers.spark_tasks import ANYWHERE, LongJob, SparkTasks
 
 lines = logging.getLogger("tidegate")
 
@@ -38,32 +39,40 @@ FROZEN_LOOKS = 20
 that was stopped itself has not looked meanwhile."""
 QUIET_LOOKS = 2
 """A process that was silent for longer is lost if Spark says that its task has ended, as with its executor."""
+CONNECT_LOOKS = 60
+"""A task that runs for half a minute and has not connected stands still: Spark may have given it a process that did."""
 STARTING_LOOKS = 240
 """A process beside a worker that has not connected after two minutes is lost."""
 UNUSED_LOOKS = 120
 """A process beside a worker that had nothing to do for a minute is ended."""
 ALL_THERE_S, ONE_THERE_S = 30.0, 60.0
 """How long after the start drivers wait until all workers are ready, and at any time for one of them."""
+AVOIDED_LOOKS = 20
+"""How long no worker is started for an executor after Spark has started one elsewhere: it has no free slot, or stands
+still."""
 STOP_S = 5.0
 _WARMING, _STARTING = "warm-up", "start beside"
 _NOT_STARTED = "the process beside a worker did not start"
+TeamSize = Callable[[int], int | None]
 
 
 @dataclass(eq=False)
 class Worker:
     """A resident task: its lane for batches, and the one beside it, which is started when it is needed.
 
-    `executor`: its machine and the process there that forks an executor's Python workers. `place` and `post`: the names
-    of the executor, and of the worker there, by which partitions find their homes.
+    `executor`: Spark's name of the one where it is to start, and then of the one where it runs. `home`: the names of
+    the place and of the worker there, by which partitions find their homes; None before it has connected.
+    `unconnected`: the keeper's looks since the task began, before it has connected.
     """
 
     seat: Seat
     job: LongJob
     batch: Lane
-    executor: tuple[str, int] = ("", 0)
-    place: str = ""
-    post: str = ""
+    executor: str = ANYWHERE
+    disk: Disk | None = None
+    home: Post | None = None
     ready: bool = False
+    unconnected: int = 0
     beside: Lane | None = None
 
     @property
@@ -74,20 +83,17 @@ class Worker:
 
 @dataclass
 class _Owner:
-    """What is known of a driver: its configuration, with which workers are warmed up, and the homes of its partitions.
-
-    `places`: by partition; `posts`: by place and partition.
-    """
+    """What is known of a driver: its configuration, with which workers are warmed up, and where its partitions are."""
 
     config: OperatorRules | None = None
-    places: dict[int, str] = field(default_factory=dict)
-    posts: dict[str, dict[int, str]] = field(default_factory=dict)
+    placement: Placement | None = None
 
 
 class Workers:
-    """The workers of one Spark application, one per core, which the drivers of all of its operators share.
+    """The workers of one Spark application, which the drivers of all of its operators share.
 
-    They are started in the background; with a StartingSpark as soon as that has started.
+    There is one for each core of its executors, unless Spark's default parallelism is lower. They are started in the
+    background; with a StartingSpark as soon as that has started.
     """
 
     def __init__(self, spark: Any) -> None:
@@ -99,7 +105,8 @@ class Workers:
         self._owners: dict[str, _Owner] = {}
         self._numbers = count()
         self._sizes: Counter[str] = Counter()
-        self._wanted = 0
+        self._wanted: dict[str, int] = {}
+        self._avoided: dict[str, int] = {}
         self._begun: float | None = None
         self._failure: Exception | None = None
         self._stopping = Event()
@@ -123,29 +130,38 @@ class Workers:
             raise failure
         raise EngineError(
             "no worker has connected to the driver",
-            value=f"{self._wanted} wanted",
+            value=f"{sum(self._wanted.values())} wanted",
             remedy="let executors reach the driver's host, and give the application cores: see docs/how-to/clusters.md",
         )
 
-    def at_home(self, owner: str, partitions: Sequence[int]) -> dict[int, Worker]:
-        """Return the home worker of each partition: first the executor is found, then one of its workers.
+    def at_home(self, owner: str, operator: str, partitions: Sequence[int], limit: TeamSize) -> dict[int, Worker]:
+        """Return the home worker of each of the operator's partitions.
 
-        An executor keeps its share while one of its workers lives: another one's disk does not have its states.
+        `limit`: how many workers an operator with so many partitions has at most.
         """
-        workers = self._ready() or self.ready()
+        workers = {worker.home: worker for worker in self._ready() or self.ready() if worker.home is not None}
         with self._changed:
             known = self._owners.setdefault(owner, _Owner())
-            everything = range(1 + max([*partitions, *known.places]))
-            present = Counter(worker.place for worker in workers)
+            placement = known.placement = known.placement or Placement(operator)
+            everything = range(1 + max([*partitions, *placement.places]))
+            present = Counter(post.place for post in workers)
             self._sizes |= present
-            known.places = homes(owner, everything, known.places, {place: self._sizes[place] for place in present})
-            found: dict[int, Worker] = {}
-            for place in present:
-                here = {worker.post: worker for worker in workers if worker.place == place}
-                mine = [partition for partition in everything if known.places[partition] == place]
-                known.posts[place] = homes(owner, mine, known.posts.get(place, {}), dict.fromkeys(here, 1))
-                found |= {partition: here[post] for partition, post in known.posts[place].items()}
-        return {partition: found[partition] for partition in partitions}
+            sizes = {place: self._sizes[place] for place in present}
+            before = placement.places
+            found = placement.settle(everything, sizes, workers.keys(), limit(len(everything)))
+        for partition, place in before.items():
+            if placement.places[partition] != place:
+                line = "%s, partition %d: moves from %s to %s"
+                lines.info(line, operator, partition, place, placement.places[partition], extra=log_fields(operator))
+        return {partition: workers[found[partition]] for partition in partitions}
+
+    def to_drop(self, owner: str) -> list[tuple[Worker, frozenset[int]]]:
+        """Return, once, a worker of each place that may have copies of states that are at home elsewhere, and which."""
+        one_each = {worker.home.place: worker for worker in self._ready() if worker.home is not None}
+        with self._changed:
+            placement = self._owners[owner].placement
+            found = {} if placement is None else placement.to_drop(one_each)
+        return [(one_each[place], partitions) for place, partitions in found.items()]
 
     def beside(self, worker: Worker) -> Lane:
         """Return the worker's lane for what takes long; start its process if it has none."""
@@ -180,7 +196,7 @@ class Workers:
         """Return whether all workers are ready, or some, if the others had time enough."""
         count = len(self._ready())
         return count > 0 and (
-            count >= self._wanted or self._begun is None or time.monotonic() > self._begun + ALL_THERE_S
+            count >= sum(self._wanted.values()) or self._begun is None or time.monotonic() > self._begun + ALL_THERE_S
         )
 
     def _all(self) -> list[Worker]:
@@ -207,11 +223,17 @@ class Workers:
             worker = self._workers.get(hello.seat)
             if worker is None or hello.lane == "beside":
                 return None if worker is None else worker.beside
-            seated = [each for each in self._workers.values() if each.place]
-            worker.place = place_of(hello.machine, hello.executor, {each.executor: each.place for each in seated})
-            worker.executor = (hello.machine, hello.executor)
-            worker.post = first_free({each.post for each in seated if each.place == worker.place})
-            return worker.batch
+            meant, worker.executor = worker.executor, hello.site.executor or worker.executor
+            seated = [each for each in self._workers.values() if each.home is not None]
+            if is_needed(worker.executor, self._wanted, [each.executor for each in seated]):
+                worker.disk = disk_of(hello.site)
+                place = place_of(hello.site, {each.disk: each.home.place for each in seated if each.disk and each.home})
+                taken = {each.home.name for each in seated if each.home and each.home.place == place}
+                worker.home = Post(place, first_free(taken))
+                return worker.batch
+            self._avoided[meant] = AVOIDED_LOOKS
+        worker.batch.lose("a worker has come up where no further one is needed")
+        return None
 
     def _warm(self, worker: Worker | None) -> None:
         """Let the worker have a share in batches once it is warm."""
@@ -263,25 +285,41 @@ class Workers:
             self._end()
 
     def _look(self, tasks: SparkTasks, port: int) -> None:
+        cores = tasks.executors()
+        self._wanted = shares(cores, tasks.cores())
         for worker in self._all():
             for lane in worker.lanes:
                 lane.look()
-            starting = worker.batch.hello is None
-            if (starting or worker.batch.silent > QUIET_LOOKS) and worker.job.ended:
-                if starting:
-                    self._fail(_job_failed(worker.job.error()))
-                worker.batch.lose("a worker was lost")
-            # rule: frozen-worker-lost
-            elif not starting and worker.batch.silent > FROZEN_LOOKS:
-                self._give_up(worker, worker.batch, tasks)
-                worker.job.cancel()
+            self._look_at(worker, tasks)
             self._look_beside(worker, tasks)
-        self._wanted = tasks.cores()
-        for _ in range(self._wanted - len(self._all())):
-            self._launch(tasks, port)
+        self._avoided = {executor: looks - 1 for executor, looks in self._avoided.items() if looks > 1}
+        for executor in lacking(self._wanted, [worker.executor for worker in self._all()]):
+            if executor not in self._avoided:
+                self._launch(tasks, port, executor)
         with self._changed:
             self._begun = self._begun or time.monotonic()
             self._changed.notify_all()
+
+    def _look_at(self, worker: Worker, tasks: SparkTasks) -> None:
+        starting = worker.batch.hello is None
+        worker.unconnected += starting and worker.job.runs
+        # rule: lost-executor-noticed
+        if worker.executor not in self._wanted:
+            worker.batch.lose("an executor was lost")
+            worker.job.cancel()
+        elif (starting or worker.batch.silent > QUIET_LOOKS) and worker.job.ended:
+            if starting:
+                self._fail(_job_failed(worker.job.error()))
+            worker.batch.lose("a worker was lost")
+        # rule: stuck-worker-replaced
+        elif starting and worker.unconnected > CONNECT_LOOKS:
+            lines.warning("a worker has not connected since its task began; it is replaced")
+            worker.batch.lose("a worker did not connect")
+            worker.job.cancel()
+        # rule: frozen-worker-lost
+        elif not starting and worker.batch.silent > FROZEN_LOOKS:
+            self._give_up(worker, worker.batch, tasks)
+            worker.job.cancel()
 
     def _look_beside(self, worker: Worker, tasks: SparkTasks) -> None:
         lane = worker.beside
@@ -295,16 +333,17 @@ class Workers:
     def _give_up(self, worker: Worker, lane: Lane, tasks: SparkTasks) -> None:
         """Count the lane as lost, and end its process if that is on this machine: it may hold the lock of a state."""
         hello = lane.hello
-        lines.warning("worker %s/%s gives no sign of life; it is replaced", worker.place, worker.post)
+        lines.warning("worker %s gives no sign of life; it is replaced", "/".join(worker.home or ("",)))
         lane.lose("a worker gives no sign of life")
         if hello is not None and tasks.on_this_machine:
             with suppress(ProcessLookupError):
                 os.kill(hello.pid, signal.SIGKILL)
 
-    def _launch(self, tasks: SparkTasks, port: int) -> None:
+    def _launch(self, tasks: SparkTasks, port: int, executor: str) -> None:
         seat = Seat(next(self._numbers), tasks.host, port, self._key)
         with self._changed:  # it may connect before this is through
-            worker = Worker(seat, tasks.launch(seat), Lane(lambda: self._worker_ended(worker)))
+            job = tasks.launch(seat, executor)
+            worker = Worker(seat, job, Lane(lambda: self._worker_ended(worker)), executor)
             self._workers[seat.number] = worker
 
     def _fail(self, error: Exception) -> None:

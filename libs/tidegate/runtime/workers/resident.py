@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from queue import SimpleQueue
 from threading import Event, Lock, Thread
 from typing import Any
@@ -23,7 +23,8 @@ from typing import Any
 from pyspark import TaskContext
 
 from tidegate.runtime.workers.connection import connect, hang_up
-from tidegate.runtime.workers.messages import Alive, Done, Failed, Hello, LaneName, Seat, Work, send
+from tidegate.runtime.workers.messages import Alive, Done, Failed, Hello, LaneName, Seat, Site, Work, send
+from tidegate.runtime.workers.site import own_state_folder, site
 
 ALIVE_EVERY_S = 0.5
 GIVEN_UP = 3
@@ -39,7 +40,7 @@ def reside(seat: Seat) -> None:
     if context is not None and context.attemptNumber() > 0:
         return
     with suppress(OSError, EOFError), _children_ended():  # errors of a connection: the driver has gone
-        _work(seat, "batch", socket.gethostname(), os.getppid())
+        _work(seat, "batch", site())
 
 
 def start_beside(seat: Seat) -> None:
@@ -56,7 +57,7 @@ def start_beside(seat: Seat) -> None:
     _children.append(child)
     if child.stdin is None:
         raise AssertionError("the child has a pipe")
-    pickle.dump((seat, socket.gethostname(), os.getppid()), child.stdin)
+    pickle.dump((seat, site()), child.stdin)
     child.stdin.flush()
 
 
@@ -78,10 +79,10 @@ def _children_ended() -> Iterator[None]:
 
 def work_beside() -> None:
     """Work for the driver as a process beside a worker, which gives the seat on standard input, until either ends."""
-    seat, machine, executor = pickle.load(sys.stdin.buffer)
+    seat, where = pickle.load(sys.stdin.buffer)
     Thread(target=_end_with_parent, name="end of the worker", daemon=True).start()
     with suppress(OSError, EOFError):
-        _work(seat, "beside", machine, executor)
+        _work(seat, "beside", where)
 
 
 def _end_with_parent() -> None:
@@ -90,17 +91,20 @@ def _end_with_parent() -> None:
     os._exit(GIVEN_UP)
 
 
-def _work(seat: Seat, lane: LaneName, machine: str, executor: int) -> None:
+def _work(seat: Seat, lane: LaneName, where: Site) -> None:
     connection = connect(seat.host, seat.port, seat.key)
-    send(connection, Hello(seat.number, lane, machine, executor, os.getpid()))
-    Resident(connection).run()
+    send(connection, Hello(seat.number, lane, where, os.getpid()))
+    Resident(connection, own_state_folder()).run()
 
 
 class Resident:
     """The process's end of the connection."""
 
-    def __init__(self, connection: Connection, end: Callable[[int], object] = os._exit) -> None:
+    def __init__(
+        self, connection: Connection, state: Path | None = None, end: Callable[[int], object] = os._exit
+    ) -> None:
         self._connection, self._end = connection, end
+        self._own: dict[str, Any] = {} if state is None else {"state": state}
         self._inbox: SimpleQueue[bytes | None] = SimpleQueue()
         self._sending, self._state = Lock(), Lock()
         self._busy, self._closed = False, Event()
@@ -149,7 +153,7 @@ class Resident:
         try:
             work: Work = pickle.loads(message)  # here, where an error of it is an answer
             if work.common is not None:
-                self._common[work.owner] = work.common
+                self._common[work.owner] = work.common | self._own
             return Done(work.function(*self._arguments(work)))
         except Exception as error:
             return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())

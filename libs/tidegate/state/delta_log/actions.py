@@ -10,10 +10,13 @@ from typing import Any
 
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.naming import COMMIT_METADATA_KEY, app_transaction_id
-from tidegate.state.delta_log.data_files import ANY_BATCH, DataFile
+from tidegate.state.delta_log.data_files import ANY_BATCH, DataFile, Part
 
 Action = dict[str, Any]
 """An action, which is one line of a log entry, as {name: fields}; or its fields alone."""
+
+PARTS_TAG = "tidegate.parts"
+"""The tag of a data file that says whose rows it has: [kind, partition, rows] of each of its parts, as JSON."""
 
 
 def commit_info(meta: BatchMeta, document: str) -> Action:
@@ -45,6 +48,7 @@ def add(file: DataFile, *, changes_data: bool) -> Action:
             "modificationTime": file.written_ms,
             "dataChange": changes_data,
             "stats": json.dumps(_statistics(file), separators=(",", ":")),
+            **_tags(file),
         }
     }
 
@@ -68,13 +72,19 @@ def remove(file: DataFile, clock_ms: int) -> Action:
 
 
 def data_file(added: Action) -> DataFile:
-    """Return the file that the fields of an `add` describe; without statistics its rows may be of any batch."""
+    """Return the file that the fields of an `add` describe; without statistics its rows may be of any batch.
+
+    A file that another program wrote into a log of format 3 does not say what its parts are.
+    """
     values, statistics = dict(added["partitionValues"]), json.loads(added.get("stats") or "{}")
+    tag, partitioned = (added.get("tags") or {}).get(PARTS_TAG), values.get("kind") is not None
+    parts = None if tag is None else tuple(Part(*part) for part in json.loads(tag))
+    if partitioned:
+        parts = (Part(values["kind"], int(values["partition"]), statistics.get("numRecords", 0)),)
     return DataFile(
         path=added["path"],
-        kind=values["kind"],
-        partition=int(values["partition"]),
-        rows=statistics.get("numRecords", 0),
+        parts=parts,
+        partitioned=partitioned,
         size=added["size"],
         min_batch=_or(statistics.get("minValues", {}).get("batch"), -1),
         max_batch=_or(statistics.get("maxValues", {}).get("batch"), ANY_BATCH),
@@ -87,9 +97,25 @@ def _or(number: int | None, default: int) -> int:
 
 
 def _statistics(file: DataFile) -> Action:
-    batches = {"minValues": {"batch": file.min_batch}, "maxValues": {"batch": file.max_batch}}
-    return {"numRecords": file.rows, **batches, "nullCount": {"batch": 0}}
+    least: Action = {"batch": file.min_batch}
+    most: Action = {"batch": file.max_batch}
+    if file.parts and not file.partitioned:
+        kinds, partitions = [part.kind for part in file.parts], [part.partition for part in file.parts]
+        least |= {"kind": min(kinds), "partition": min(partitions)}
+        most |= {"kind": max(kinds), "partition": max(partitions)}
+    return {
+        "numRecords": file.rows,
+        "minValues": least,
+        "maxValues": most,
+        "nullCount": dict.fromkeys(least, 0),
+    }
+
+
+def _tags(file: DataFile) -> Action:
+    if file.partitioned or file.parts is None:
+        return {}
+    return {"tags": {PARTS_TAG: json.dumps(file.parts, separators=(",", ":"))}}
 
 
 def _partition_values(file: DataFile) -> dict[str, str]:
-    return {"kind": file.kind, "partition": str(file.partition)}
+    return {"kind": file.kind, "partition": str(file.partition)} if file.partitioned else {}

@@ -1,91 +1,164 @@
-"""Write and delete the data files of one attempt at a batch. Their names contain the batch and the attempt."""
+"""Write and delete the data files of one attempt at a batch. Their names contain the batch and the attempt.
+
+The rows of all partitions of a task go to one file, so that a batch costs as many requests as it has tasks. Only logs
+of former formats have a file for each kind and partition.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import takewhile
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.errors import EngineError
-from tidegate.contracts.log_schema import META_PARTITION
-from tidegate.contracts.naming import data_folder
-from tidegate.state.delta_log.data_files import DataFile, as_parquet
+from tidegate.contracts.log_schema import META_PARTITION, is_partitioned
+from tidegate.contracts.naming import MIXED_FOLDER, partition_folder
+from tidegate.state.delta_log.data_files import DataFile, Part, as_parquet
 from tidegate.state.lake.port import Lake
 
-NAME = re.compile(r"(\d+)-([0-9a-zA-Z]+)-\d+\.parquet")
-"""The name of a data file: batch, attempt and number."""
+NAME = re.compile(r"(\d+)-([0-9a-zA-Z]+)-[a-z0-9.-]+\.parquet")
+"""The name of a data file: batch, attempt, and what no other file of the attempt has there."""
 
 
-def write_rows(
-    log: Lake,
-    kind: str,
-    partition: int,
-    table: pa.Table,
-    *,
-    batch: int,
-    topic: str | None,
-    attempt: str,
-    clock: int,
-) -> DataFile:
-    """Write the rows, in the table's order, to one data file of the batch, and return the file.
+class Rows(NamedTuple):
+    """Rows of one kind and partition, in order."""
 
-    Add the columns `batch`, `seq` (from 0) and, unless it is None, `topic`. Columns of the log that the table lacks
-    read as null. The file is no part of the log until a commit names it.
+    kind: str
+    partition: int
+    table: pa.Table
+
+
+class Naming(NamedTuple):
+    """What the data files of an attempt are named and written by; `clock` is that of the batch, ms."""
+
+    log_format: int
+    batch: int
+    attempt: str
+    clock: int
+
+
+def write_rows(log: Lake, naming: Naming, rows: Sequence[Rows], *, topic: str | None) -> tuple[DataFile, ...]:
+    """Write a task's rows of the batch, and return the files: one for all of them, none if there are no rows.
+
+    In a partitioned log, there is a file for each kind and partition. Add the columns `batch`, `seq` (from 0 for each
+    kind and partition) and, unless it is None, `topic`. Columns of the log that a table lacks read as null. The files
+    are no part of the log until a commit names them.
     """
-    rows = table.num_rows
-    added = {"batch": pa.repeat(pa.scalar(batch, pa.int64()), rows), "seq": pa.array(np.arange(rows, dtype=np.int64))}
+    given = [numbered(each, naming.batch, topic) for each in rows if each.table.num_rows]
+    if is_partitioned(naming.log_format):
+        return tuple(write_file(log, naming, *each) for each in given)
+    if not given:
+        return ()
+    number = min(each.partition for each in given)
+    return (_put(log, f"{MIXED_FOLDER}/{naming.batch:020d}-{naming.attempt}-{number}.parquet", naming, given),)
+
+
+def numbered(rows: Rows, batch: int, topic: str | None) -> Rows:
+    """Return the rows with `batch`, `seq` (from 0) and, unless it is None, `topic`.
+
+    Rows that have a topic keep it.
+    """
+    count = rows.table.num_rows
+    added = {"batch": pa.repeat(pa.scalar(batch, pa.int64()), count), "seq": pa.array(np.arange(count, dtype=np.int64))}
     if topic is not None:
-        added["topic"] = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int8), [topic])
-    columns = dict(zip(table.column_names, table.columns, strict=True)) | added
-    return write_file(log, kind, partition, pa.table(columns), batch=batch, attempt=attempt, clock=clock)
+        added["topic"] = _topics(rows.table, topic)
+    columns = dict(zip(rows.table.column_names, rows.table.columns, strict=True)) | added
+    return rows._replace(table=pa.table(columns))
 
 
-def write_file(
-    log: Lake, kind: str, partition: int, table: pa.Table, *, batch: int, attempt: str, clock: int, number: int = 0
-) -> DataFile:
-    """Write the rows, with the `batch` and `seq` that they have, to one data file, durably, and return the file.
+def _topics(rows: pa.Table, topic: str) -> pa.Array:
+    if "topic" not in rows.column_names:
+        return pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, np.int8), [topic])
+    own = rows["topic"].cast(pa.string()).combine_chunks()
+    return pc.coalesce(own, pa.scalar(topic)).cast(pa.dictionary(pa.int8(), pa.string()))
 
-    The file is named after `batch`, `attempt` and `number`, which together no other file of its folder may have.
-    `clock`: that of the batch, ms.
+
+def without_empty(rows: pa.Table) -> pa.Table:
+    """Return the rows without the columns that have only nulls; columns that a file lacks read as null."""
+    return rows.select([name for name in rows.column_names if rows.column(name).null_count < rows.num_rows])
+
+
+def write_file(log: Lake, naming: Naming, kind: str, partition: int, table: pa.Table, *, number: int = 0) -> DataFile:
+    """Write rows of one kind and partition, with the `batch` and `seq` that they have, to one data file, durably.
+
+    The file is named after the attempt, the kind, the partition and `number`, which together no other file may have.
     """
-    content, key = as_parquet(table), f"{data_folder(kind, partition)}/{batch}-{attempt}-{number}.parquet"
+    batch, attempt = naming.batch, naming.attempt
+    key = f"{MIXED_FOLDER}/{batch:020d}-{attempt}-{kind}.{partition}.{number}.parquet"
+    if is_partitioned(naming.log_format):
+        key = f"{partition_folder(kind, partition)}/{batch}-{attempt}-{number}.parquet"
+    return _put(log, key, naming, [Rows(kind, partition, table)])
+
+
+def _put(log: Lake, key: str, naming: Naming, rows: Sequence[Rows]) -> DataFile:
+    partitioned = is_partitioned(naming.log_format)
+    tables = [each.table if partitioned else _with_part(each) for each in rows]
+    content = as_parquet(_alike(tables))
     log.put(key, content)
-    batches = pc.min_max(table.column("batch") if table.num_rows else pa.array([batch]))
+    batches = [pc.min_max(table.column("batch") if table.num_rows else pa.array([naming.batch])) for table in tables]
     return DataFile(
         path=key,
-        kind=kind,
-        partition=partition,
-        rows=table.num_rows,
+        parts=tuple(Part(each.kind, each.partition, each.table.num_rows) for each in rows),
+        partitioned=partitioned,
         size=len(content),
-        min_batch=batches["min"].as_py(),
-        max_batch=batches["max"].as_py(),
-        written_ms=clock,
+        min_batch=min(each["min"].as_py() for each in batches),
+        max_batch=max(each["max"].as_py() for each in batches),
+        written_ms=naming.clock,
     )
 
 
-def folders_of(partitions: Iterable[int]) -> list[str]:
+def _with_part(rows: Rows) -> pa.Table:
+    """Return the rows with the columns that say whose they are."""
+    count = rows.table.num_rows
+    part = {
+        "kind": pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), [rows.kind]),
+        "partition": pa.repeat(pa.scalar(rows.partition, pa.int32()), count),
+    }
+    return pa.table(part | dict(zip(rows.table.column_names, rows.table.columns, strict=True)))
+
+
+def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
+    """Return the tables with the columns of all of them; a column that a table lacks has nulls there."""
+    if len(tables) == 1:
+        return list(tables)
+    schema = pa.unify_schemas([table.schema for table in tables], promote_options="default")
+    return [_widened(table, schema) for table in tables]
+
+
+def _widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [
+        table.column(field.name) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def folders_of(log_format: int, partitions: Iterable[int]) -> list[str]:
     """Return the folders in which batches and compactions of these partitions have files."""
+    if not is_partitioned(log_format):
+        return [MIXED_FOLDER]
     kinds = ("state", "emission", "late", "rejected")
-    return [data_folder(kind, partition) for kind in kinds for partition in partitions] + [
-        data_folder("meta", META_PARTITION)
+    return [partition_folder(kind, partition) for kind in kinds for partition in partitions] + [
+        partition_folder("meta", META_PARTITION)
     ]
 
 
-def delete_attempt(log: Lake, batch: int, attempt: str, folders: Iterable[str]) -> int:
+def delete_attempt(log: Lake, log_format: int, batch: int, attempt: str, partitions: Iterable[int]) -> int:
     """Delete the data files of an attempt that is known to have failed; return how many were found.
 
-    `folders`: those that the attempt may have written to. Ignore errors of the lake. Files that could not be deleted,
+    `partitions`: those whose rows it may have written. Ignore errors of the lake. Files that could not be deleted,
     and files that a task writes after its attempt has ended, are deleted by a later clean-up.
     """
-    found: list[str] = []
+    start, found = f"{batch if is_partitioned(log_format) else f'{batch:020d}'}-{attempt}-", list[str]()
     with suppress(EngineError):
-        for folder in folders:
-            found += _files_of(log, folder, f"{batch}-{attempt}-")
+        for folder in folders_of(log_format, partitions):
+            found += _files_of(log, folder, start)
     # rule: failed-attempt-files
     delete_files(log, found)
     return len(found)

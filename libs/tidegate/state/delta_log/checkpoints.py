@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.contracts.errors import StateError
-from tidegate.contracts.log_schema import PARTITION_COLUMNS
+from tidegate.contracts.log_schema import PART_COLUMNS
 from tidegate.state.delta_log.actions import Action
 from tidegate.state.delta_log.log_entries import (
     LAST_CHECKPOINT,
@@ -34,6 +34,7 @@ _ACTIONS: dict[str, list[tuple[str, pa.DataType]]] = {
         ("modificationTime", pa.int64()),
         ("dataChange", pa.bool_()),
         ("stats", pa.string()),
+        ("tags", _TEXTS),
     ],
     "metaData": [
         ("id", pa.string()),
@@ -90,10 +91,19 @@ def _adds(added: pa.StructArray) -> list[Action]:
     """Return the `add` actions. They are converted column by column for speed, as there are many."""
     values = added.field("partitionValues")
     columns = {name: added.field(name).to_pylist() for name in ("path", "size", "modificationTime", "stats")}
-    parts = {name: pc.map_lookup(values, name, "first").to_pylist() for name in PARTITION_COLUMNS}
+    parts = {name: pc.map_lookup(values, name, "first").to_pylist() for name in PART_COLUMNS}
+    columns["tags"] = _tags(added)
     partition_values = [dict(zip(parts, row, strict=True)) for row in zip(*parts.values(), strict=True)]
     rows = zip(*columns.values(), partition_values, strict=True)
     return [{"add": dict(zip((*columns, "partitionValues"), row, strict=True))} for row in rows]
+
+
+def _tags(added: pa.StructArray) -> list[Action | None]:
+    """Return the tags of the files, which another program's checkpoint may lack."""
+    if added.type.get_field_index("tags") < 0:
+        return [None] * len(added)
+    tags = added.field("tags").to_pylist()
+    return [None if tag is None else dict(tag) for tag in tags]
 
 
 def _plain(fields: Action) -> Action:

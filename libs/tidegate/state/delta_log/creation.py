@@ -8,7 +8,7 @@ from uuid import uuid4
 import pyarrow as pa
 from deltalake import Schema
 
-from tidegate.contracts.log_schema import FORMAT, PARTITION_COLUMNS
+from tidegate.contracts.log_schema import FORMAT
 from tidegate.state.delta_log.actions import Action
 from tidegate.state.delta_log.log_entries import put_entry
 from tidegate.state.lake.port import Lake
@@ -43,7 +43,7 @@ def _first_actions(operator: str, schema: pa.Schema, clock_ms: int) -> list[Acti
         "description": None,
         "format": {"provider": "parquet", "options": {}},
         "schemaString": Schema.from_arrow(schema).to_json(),
-        "partitionColumns": PARTITION_COLUMNS,
+        "partitionColumns": [],
         "createdTime": clock_ms,
         "configuration": _CONFIGURATION,
     }

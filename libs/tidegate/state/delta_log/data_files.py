@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from tidegate.contracts.errors import EngineError, StateError
-from tidegate.contracts.log_schema import PARTITION_COLUMNS
+from tidegate.contracts.log_schema import PART_COLUMNS
 from tidegate.state import disk
 from tidegate.state.delta_log.log_entries import check_log_exists
 from tidegate.state.lake.port import Lake
@@ -26,43 +28,85 @@ ANY_BATCH = 2**63 - 1
 ROW_GROUP_BYTES = 8 * 2**20
 """Approximate uncompressed size of a row group. A reader of a few batches reads at least one row group."""
 
-_DICTIONARY = {"op", "cause", "topic", "batch"}
+_DICTIONARY = {"kind", "partition", "op", "cause", "topic", "batch"}
 _PARQUET_END = b"PAR1"
 _NO_STATISTICS = {"key", "value", "headers"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataFile:
-    """One Parquet file of the log, with rows of the batches `min_batch` to `max_batch`, inclusive.
+class Part(NamedTuple):
+    """The rows of one kind and partition in a data file: their number."""
 
-    `path` is its key in the log, `size` is in bytes, and `written_ms` is the clock of the batch that wrote it.
-    """
-
-    path: str
     kind: str
     partition: int
     rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataFile:
+    """One Parquet file of the log, or some of its parts, with rows of batches `min_batch` to `max_batch`, inclusive.
+
+    `path` is its key in the log, `size` is that of the whole file in bytes, and `written_ms` is the clock of the batch
+    that wrote it. `parts`: whose rows it has; None if another program wrote the file, so that it is not known yet.
+    `partitioned`: it is of a log with partition columns and has one part, which its rows do not name.
+    """
+
+    path: str
+    parts: tuple[Part, ...] | None
+    partitioned: bool = False
     size: int
     min_batch: int
     max_batch: int
     written_ms: int
 
+    @property
+    def kind(self) -> str:
+        """Return the kind of the only part."""
+        return self._only.kind
 
-def as_parquet(table: pa.Table) -> bytes:
-    """Return the content of a Parquet file with the rows."""
-    integers = [column.name for column in table.schema if pa.types.is_integer(column.type)]
+    @property
+    def partition(self) -> int:
+        """Return the partition of the only part."""
+        return self._only.partition
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows in all parts that are known."""
+        return sum(part.rows for part in self.parts or ())
+
+    @property
+    def is_mixed(self) -> bool:
+        """Return whether it has several parts."""
+        return self.parts is not None and len(self.parts) > 1
+
+    @property
+    def _only(self) -> Part:
+        (part,) = self.parts or ()
+        return part
+
+    def part(self, part: Part) -> DataFile:
+        """Return the file as one that has this part alone."""
+        return self if self.parts == (part,) else replace(self, parts=(part,))
+
+
+def as_parquet(tables: Sequence[pa.Table]) -> bytes:
+    """Return the content of a Parquet file with the rows of the tables, which have one schema; each has row groups of
+    its own."""
+    schema = tables[0].schema
+    integers = [column.name for column in schema if pa.types.is_integer(column.type)]
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
+    with pq.ParquetWriter(
         sink,
-        row_group_size=max(1, table.num_rows * ROW_GROUP_BYTES // max(table.nbytes, ROW_GROUP_BYTES)),
+        schema,
         compression="zstd",
         compression_level=1,
         store_schema=False,  # else readers would get dictionary columns instead of strings
-        use_dictionary=[name for name in table.column_names if name in _DICTIONARY],
+        use_dictionary=[name for name in schema.names if name in _DICTIONARY],
         column_encoding={name: "DELTA_BINARY_PACKED" for name in integers if name not in _DICTIONARY},
-        write_statistics=[name for name in table.column_names if name not in _NO_STATISTICS],
-    )
+        write_statistics=[name for name in schema.names if name not in _NO_STATISTICS],
+    ) as writer:
+        for table in tables:
+            rows = max(1, table.num_rows * ROW_GROUP_BYTES // max(table.nbytes, ROW_GROUP_BYTES))
+            writer.write_table(table, row_group_size=rows)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
@@ -78,26 +122,57 @@ def read_files(
 ) -> pa.Table:
     """Return the files' rows of batches above `after_batch` and not above `up_to`, in ORDER.
 
-    The result has the given columns of the log's schema (None: all); columns that a file lacks are null.
+    Of each file its one part is read; all are of one kind. If they are of several partitions, they have to be all parts
+    of the kind in these files. The result has the given columns of the log's schema (None: all); columns that a file
+    lacks are null.
     """
     wanted = list(schema.names if columns is None else columns)
     ordered = sorted(files, key=lambda file: (file.partition, file.min_batch))
-    with disk.disk_errors(log.place), _damage_named(log):
-        stored, parquet = log.files({file.path: file.size for file in ordered}), ds.ParquetFileFormat()
-        fragments = [
-            parquet.make_fragment(file.path, stored, _constants(file, schema), file_size=file.size) for file in ordered
-        ]
-        rows = ds.FileSystemDataset(fragments, schema, parquet, stored).to_table(
-            list(dict.fromkeys([*wanted, *ORDER])),
-            filter=(ds.field("batch") > after_batch) & (ds.field("batch") <= up_to),
-        )
+    # rule: part-alone
+    filtered = (ds.field("batch") > after_batch) & (ds.field("batch") <= up_to) & _of_parts(ordered)
+    rows = _scan(log, ordered, schema, list(dict.fromkeys([*wanted, *ORDER])), filtered)
     return in_order(rows).select(wanted)
 
 
-def _constants(file: DataFile, schema: pa.Schema) -> ds.Expression:
-    """Return an expression with the values of the partition columns, which the file itself does not have."""
+def with_parts(log: Lake, file: DataFile, schema: pa.Schema) -> DataFile:
+    """Return the file with its parts, for which the columns that name them are read."""
+    rows = _scan(log, [file], schema, PART_COLUMNS)
+    found = Counter(zip(*(rows.column(name).to_pylist() for name in PART_COLUMNS), strict=True))
+    # rule: parts-of-foreign-files
+    return replace(file, parts=tuple(Part(kind, partition, rows) for (kind, partition), rows in sorted(found.items())))
+
+
+def _of_parts(files: Sequence[DataFile]) -> ds.Expression:
+    """Return the condition that the rows are of these parts; always true of a partitioned log's files."""
+    if not files or files[0].partitioned:
+        return ds.scalar(True)
+    partitions = sorted({file.partition for file in files})
+    return (ds.field("kind") == files[0].kind) & ds.field("partition").isin(pa.array(partitions, pa.int32()))
+
+
+def _scan(
+    log: Lake,
+    files: Sequence[DataFile],
+    schema: pa.Schema,
+    columns: Sequence[str],
+    filtered: ds.Expression | None = None,
+) -> pa.Table:
+    each = {file.path: file for file in files}
+    with disk.disk_errors(log.place), _damage_named(log):
+        stored, parquet = log.files({path: file.size for path, file in each.items()}), ds.ParquetFileFormat()
+        fragments = [
+            parquet.make_fragment(path, stored, _constants(file, schema), file_size=file.size)
+            for path, file in each.items()
+        ]
+        return ds.FileSystemDataset(fragments, schema, parquet, stored).to_table(list(columns), filter=filtered)
+
+
+def _constants(file: DataFile, schema: pa.Schema) -> ds.Expression | None:
+    """Return an expression with the values of the columns that a file of a partitioned log does not have."""
+    if not file.partitioned:
+        return None
     values = {"kind": file.kind, "partition": file.partition}
-    kind, partition = (ds.field(name) == pa.scalar(values[name], schema.field(name).type) for name in PARTITION_COLUMNS)
+    kind, partition = (ds.field(name) == pa.scalar(values[name], schema.field(name).type) for name in PART_COLUMNS)
     return kind & partition
 
 

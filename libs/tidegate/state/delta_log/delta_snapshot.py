@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 from tidegate.contracts.errors import StateError
 from tidegate.state.delta_log.actions import Action, add, data_file
 from tidegate.state.delta_log.checkpoints import read_checkpoint
-from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.delta_log.data_files import DataFile, with_parts
 from tidegate.state.delta_log.log_entries import (
     check_log_exists,
     checkpointed,
@@ -61,12 +63,17 @@ class Snapshot:
     def _add(self, file: DataFile) -> None:
         self._take(file.path)
         self.files[file.path] = file
-        self.state_rows += file.rows if file.kind == "state" else 0
+        self.state_rows += _state_rows(file)
 
     def _take(self, path: str) -> None:
         file = self.files.pop(path, None)
-        if file is not None and file.kind == "state":
-            self.state_rows -= file.rows
+        if file is not None:
+            self.state_rows -= _state_rows(file)
+
+    def with_all_parts(self, log: Lake, schema: pa.Schema) -> None:
+        """Look into the files of which it is not known whose rows they have, because another program wrote them."""
+        for path in [path for path, file in self.files.items() if file.parts is None]:
+            self._add(with_parts(log, self.files[path], schema))
 
     def actions(self) -> list[Action]:
         """Return the table as actions for a checkpoint, without tombstones, which only a VACUUM would read."""
@@ -82,6 +89,10 @@ class Snapshot:
         """Apply the entries up to that later version."""
         for between in range(self.version + 1, version + 1):
             self.apply(between, _actions(log, between))
+
+
+def _state_rows(file: DataFile) -> int:
+    return sum(part.rows for part in file.parts or () if part.kind == "state")
 
 
 def load(log: Lake, version: int) -> Snapshot:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +18,12 @@ from deltalake import Schema
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable
-from tidegate.contracts.log_schema import FORMAT, READABLE_FORMATS
+from tidegate.contracts.log_schema import (
+    FORMAT,
+    READABLE_FORMATS,
+    format_from_claim,
+    is_partitioned,
+)
 from tidegate.contracts.naming import app_transaction_id
 from tidegate.state.delta_log.actions import (
     Action,
@@ -32,6 +38,7 @@ from tidegate.state.delta_log.creation import FORMAT_KEY, create_table
 from tidegate.state.delta_log.data_files import (
     ANY_BATCH,
     DataFile,
+    Part,
     read_files,
     require_whole,
 )
@@ -45,6 +52,7 @@ from tidegate.state.delta_log.log_entries import (
     newest_version,
 )
 from tidegate.state.delta_log.newest_metadata import Newest, newest_metadata
+from tidegate.state.delta_log.recent_entries import RecentEntries
 from tidegate.state.lake.place import Place
 from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import Entry, Verdict, judge_winners
@@ -82,6 +90,8 @@ class OperatorLog:
         self._snapshot = snapshot
         self._newest: Newest | None = None
         self._own_entry: bytes | None = None
+        self._puts = 0
+        self._recent = RecentEntries(lake, clock)
 
     @classmethod
     def open(
@@ -138,6 +148,8 @@ class OperatorLog:
     def check_own_entry(self) -> None:
         """Check that the entry which this handle committed last is unchanged; do nothing before its first commit.
 
+        Once a minute also check those of the last minutes, if the lake is an object store.
+
         Raise Unavailable if the entry is missing, as when the lake is not mounted. Raise StateError if another program
         has replaced it, as Spark does on S3 without a condition: a batch may be lost.
         """
@@ -150,12 +162,23 @@ class OperatorLog:
             )
         # rule: replaced-entry-stops
         if found != self._own_entry:
-            raise StateError(
-                "another program has replaced an entry of the operator log",
-                value=entry_place(self.lake, self.version),
-                remedy="keep other programs from writing to _delta_log; restore that entry from an earlier version of "
-                "the object, and start again",
-            )
+            self._refuse_replaced(self.version)
+        # rule: replaced-entry-stops/earlier
+        if (version := self._recent.replaced()) is not None:
+            self._refuse_replaced(version)
+
+    def _refuse_replaced(self, version: int) -> NoReturn:
+        raise StateError(
+            "another program has replaced an entry of the operator log",
+            value=entry_place(self.lake, version),
+            remedy="keep other programs from writing to _delta_log; restore that entry from an earlier version of "
+            "the object, and start again",
+        )
+
+    def take_puts(self) -> int:
+        """Return how many objects this handle's commits have put since the last call, data files included."""
+        puts, self._puts = self._puts, 0
+        return puts
 
     @property
     def table_id(self) -> str:
@@ -169,7 +192,10 @@ class OperatorLog:
 
     @property
     def size(self) -> LogSize:
-        """Return the number of data files and state rows at the handle's version."""
+        """Return the number of data files and state rows at the handle's version.
+
+        State rows in files that another program has merged count once the handle has read rows. This makes no request.
+        """
         return LogSize(files=len(self._snapshot.files), state_rows=self._snapshot.state_rows)
 
     @property
@@ -194,15 +220,15 @@ class OperatorLog:
         """Return the files that may have rows of batches above `after_batch` and not above `up_to`.
 
         They are those at the handle's version, of all partitions if `partition` is None, ordered by partition and
-        batch.
+        batch. Each is given as one that has a single part; a file with rows of several partitions is given for each.
         """
+        self._snapshot.with_all_parts(self.lake, self.schema)
         found = (
-            file
+            file.part(part)
             for file in self._snapshot.files.values()
-            if file.kind == kind
-            and partition in (None, file.partition)
-            and file.max_batch > after_batch
-            and file.min_batch <= up_to
+            if file.max_batch > after_batch and file.min_batch <= up_to
+            for part in file.parts or ()
+            if part.kind == kind and partition in (None, part.partition)
         )
         return sorted(found, key=lambda file: (file.partition, file.min_batch))
 
@@ -257,6 +283,7 @@ class OperatorLog:
         After any other error they must not be deleted, as they may be committed.
         """
         self._refuse_reuse(meta)
+        self._refuse_partial(replaces)
         try:
             # rule: committed-files-whole/checked
             require_whole(self.lake, [*files, *records])
@@ -271,14 +298,16 @@ class OperatorLog:
         # rule: compaction-changes-no-data/added
         added = [add(file, changes_data=not replaces) for file in files]
         added += [add(file, changes_data=True) for file in records]
-        removed = [remove(file, meta.clock) for file in replaces]
+        removed = [remove(file, meta.clock) for file in {file.path: file for file in replaces}.values()]
         # rule: format-upgrade/table, txn-in-commit
         actions = [commit_info(meta, document), transaction(meta), *self._upgrade(), *added, *removed]
         entry = encoded(actions)
         version = self._commit_until_clear(entry, meta, replaces)
+        self._puts += len(files) + len(records) + 1
         self._snapshot.catch_up(self.lake, version - 1)
         self._snapshot.apply(version, actions)
         self._own_entry = entry
+        self._recent.add(version, entry)
         self._newest = Newest(meta, meta.batch, version) if complete else self._known._replace(meta=meta)
 
     def _has_to_be_complete(self, meta: BatchMeta) -> bool:
@@ -302,17 +331,37 @@ class OperatorLog:
         return self._newest
 
     def _upgrade(self) -> list[Action]:
-        """Return the action that raises the log's format to FORMAT; no action if the log has that format already."""
+        """Return the action that raises the format of a log of format 1; no action for other logs."""
         metadata = self._snapshot.metadata
-        if self.format == FORMAT:
+        kept = format_from_claim(self.format)
+        if self.format == kept:
             return []
-        return [{"metaData": {**metadata, "configuration": {**metadata["configuration"], FORMAT_KEY: str(FORMAT)}}}]
+        return [{"metaData": {**metadata, "configuration": {**metadata["configuration"], FORMAT_KEY: str(kept)}}}]
 
     def _refuse_reuse(self, meta: BatchMeta) -> None:
         newest = self.newest()
         # rule: batch-number-once
         if newest is not None and meta.batch <= newest.batch:
             raise StateError("a batch number is never used again", value=f"{meta.batch}, after {newest.batch}")
+
+    def _refuse_partial(self, replaces: Sequence[DataFile]) -> None:
+        """Raise StateError if only some parts of a file are replaced: a file is removed as a whole."""
+        if replaces:
+            self._snapshot.with_all_parts(self.lake, self.schema)
+        replaced = dict[str, set[Part]]()
+        for file in replaces:
+            replaced.setdefault(file.path, set()).update(file.parts or ())
+        # rule: whole-files-replaced
+        lost = [path for path, parts in replaced.items() if self.has_file(path) and parts != self._parts(path)]
+        if lost:
+            raise StateError("a compaction was to remove rows that it has not read", value=self.place / lost[0])
+
+    def _parts(self, path: str) -> set[Part]:
+        return set(self._snapshot.files[path].parts or ())
+
+    def whole(self, file: DataFile) -> DataFile:
+        """Return the file of the table of which a part is given."""
+        return self._snapshot.files[file.path]
 
     def _checkpoint_if_due(self) -> None:
         """Write a checkpoint of the handle's version if one is due and the metadata of that version is complete.
@@ -324,6 +373,7 @@ class OperatorLog:
         if self._newest is None or self._newest.version != self.version or not self._needs_checkpoint(self.version):
             return
         write_checkpoint(self.lake, self.version, snapshot.actions())
+        self._puts += 2
         snapshot.checkpoint = self.version
 
     def _needs_checkpoint(self, version: int) -> bool:
@@ -428,6 +478,8 @@ def _refuse_another(place: Place, snapshot: Snapshot, operator: str, found: pa.S
     if (name := snapshot.metadata["name"]) != operator:
         remedy = f"give {operator} a lake or a name of its own"
         raise StateError("the log belongs to another operator", value=f"{name} in {place}", remedy=remedy)
+    if is_partitioned(int(written)):
+        expected = pa.schema([field for field in expected if field.name != "step"])
     if not found.equals(expected):
         different = sorted({field.name for field in set(found) ^ set(expected)})
         remedy = "an operator's kind and columns are fixed in its log: give the changed operator a new name"

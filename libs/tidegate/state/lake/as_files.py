@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -15,27 +16,60 @@ WHOLE_BYTES = 8 * 2**20
 """An object up to this size is read by one `get`: one request costs less than several for its parts."""
 
 
-def as_files(lake: Lake, sizes: Mapping[str, int]) -> fs.FileSystem:
+KEPT_BYTES = 64 * 2**20
+"""How many bytes of small objects a process keeps of one log."""
+
+
+class KeptContents:
+    """The contents of small objects that were read last; objects that Arrow reads never change. Threads share it."""
+
+    def __init__(self) -> None:
+        self._contents: dict[str, bytes] = {}
+        self._bytes = 0
+        self._lock = Lock()
+
+    def get(self, key: str) -> bytes | None:
+        """Return the content, if it is kept."""
+        return self._contents.get(key)
+
+    def keep(self, key: str, content: bytes) -> None:
+        """Keep the content; forget those that were read first if all become too large."""
+        with self._lock:
+            if key in self._contents:
+                return
+            self._contents[key] = content
+            self._bytes += len(content)
+            while self._bytes > KEPT_BYTES:
+                first = next(iter(self._contents))
+                self._bytes -= len(self._contents.pop(first))
+
+
+def as_files(lake: Lake, sizes: Mapping[str, int], kept: KeptContents | None = None) -> fs.FileSystem:
     """Return the objects as files, for any lake; `sizes` has their keys, and their sizes in bytes.
 
-    A file is read when Arrow opens it: a small one as a whole, of a large one the parts that Arrow asks for.
+    A file is read when Arrow opens it: a small one as a whole, of a large one the parts that Arrow asks for. With
+    `kept`, a small one that is kept there is not read again.
     """
-    return fs.PyFileSystem(_Objects(lake, sizes))
+    return fs.PyFileSystem(_Objects(lake, sizes, kept))
 
 
 class _Objects(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
     """Opens objects of a lake; all that writes or lists is refused."""
 
-    def __init__(self, lake: Lake, sizes: Mapping[str, int]) -> None:
-        self._lake, self._sizes = lake, sizes
+    def __init__(self, lake: Lake, sizes: Mapping[str, int], kept: KeptContents | None) -> None:
+        self._lake, self._sizes, self._kept = lake, sizes, kept
 
     def open_input_file(self, path: str) -> pa.NativeFile:
         """Return the object as a file. Raise FileNotFoundError if there is none."""
         if self._sizes[path] > WHOLE_BYTES:
             return pa.PythonFile(_Ranges(self._lake, path, self._sizes[path]), mode="r")
-        content = self._lake.get(path)
+        content = None if self._kept is None else self._kept.get(path)
         if content is None:
-            raise FileNotFoundError(path)
+            content = self._lake.get(path)
+            if content is None:
+                raise FileNotFoundError(path)
+            if self._kept is not None:
+                self._kept.keep(path, content)
         return pa.BufferReader(content)
 
     def open_input_stream(self, path: str) -> pa.NativeFile:

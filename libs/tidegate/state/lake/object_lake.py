@@ -19,7 +19,7 @@ from pyarrow import fs
 
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import Unavailable
-from tidegate.state.lake.as_files import as_files
+from tidegate.state.lake.as_files import KeptContents, as_files
 from tidegate.state.lake.keys import checked
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
@@ -60,6 +60,7 @@ class ObjectLake:
     def __init__(self, place: Place, clock: Clock = SYSTEM_CLOCK) -> None:
         self._place, self._clock = place, clock
         self._bucket, self._folder = bucket_of(place), folder_of(place)
+        self._kept = KeptContents()
 
     def __repr__(self) -> str:
         return f"ObjectLake({str(self._place)!r})"
@@ -143,8 +144,11 @@ class ObjectLake:
             return None
 
     def files(self, sizes: Mapping[str, int]) -> fs.FileSystem:
-        """Return objects as a file system that Arrow reads from; see `port.Lake`."""
-        return as_files(self, sizes)
+        """Return objects as a file system that Arrow reads from; see `port.Lake`.
+
+        Small ones are kept in memory for a while: a file with rows of many partitions is read for each of them.
+        """
+        return as_files(self, sizes, self._kept)
 
     def _path(self, key: str) -> str:
         """Return the object's name within the bucket. Raise StateError if the key is not of plain names."""

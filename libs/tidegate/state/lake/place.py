@@ -12,6 +12,19 @@ from tidegate.contracts.errors import InvalidValue
 OPTIONS = {"s3": ("endpoint", "profile", "region", "secret_file"), "gs": ("secret_file",), "az": ()}
 """Names that a place may need beside its url, by scheme. None is a secret; a secret is read from `secret_file`."""
 
+_NO_CONDITION = (
+    "a URL of HDFS, which has no put that succeeds only if there is no file yet: drivers would not be fenced"
+)
+_WHY_NOT = {"hdfs": _NO_CONDITION, "viewfs": _NO_CONDITION, "webhdfs": _NO_CONDITION}
+
+_NAME_ANOTHER = f"name a folder, or a url that begins with {', '.join(f'{scheme}://' for scheme in OPTIONS)}"
+_INSTEAD = {
+    "s3a": "name a folder, or write s3://BUCKET/FOLDER",
+    "s3n": "name a folder, or write s3://BUCKET/FOLDER",
+    "file": "name a folder by its path alone",
+    **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs", "azure"), "name a folder, or write az://CONTAINER/FOLDER"),
+}
+
 _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/.*")
 """A path with a colon before its first slash is taken for a url, too: as a path it would be a folder by accident."""
 
@@ -88,8 +101,8 @@ def problem_of(place: Place) -> InvalidValue | None:
     if place.is_local:
         return None
     if place.scheme not in OPTIONS:
-        remedy = f"name a folder, or a url that begins with {', '.join(f'{scheme}://' for scheme in OPTIONS)}"
-        return InvalidValue("a URL of no storage that Tidegate can use", remedy)
+        usual = "a URL of no storage that Tidegate can use"
+        return InvalidValue(_WHY_NOT.get(place.scheme or "", usual), _INSTEAD.get(place.scheme or "", _NAME_ANOTHER))
     bucket = place.url.partition("://")[2].partition("/")[0]
     return None if bucket else InvalidValue("the url names no bucket", f"write {place.scheme}://BUCKET/PREFIX")
 

@@ -20,6 +20,9 @@ _ROLES = (
 )
 """Variables that give a pod or container a role, which takes precedence over a file that nobody has named."""
 
+_KEYS_FROM_ELSEWHERE = ("role_arn", "sso_session", "sso_start_url", "credential_process", "source_profile")
+"""Settings of a profile that has no keys of its own: a program asks another service, or a person's login, for them."""
+
 _CREDENTIALS_LAST = timedelta(minutes=10)
 """Age at which credentials of a file are read again at the latest, because the file may have been replaced."""
 
@@ -62,17 +65,39 @@ class ProfileReader:
 
     def __call__(self) -> dict[str, Any]:
         """Return the keys and when to read them again. Raise UserError if the file has no keys of the profile."""
-        found = configparser.RawConfigParser()
-        try:
-            found.read_string(self.file.read_text())
-            keys = dict(found[self.profile])
-            login = {"access_key_id": keys["aws_access_key_id"], "secret_access_key": keys["aws_secret_access_key"]}
-        except (OSError, KeyError, configparser.Error):
+        keys = _section(self.file, self.profile)
+        if not {"aws_access_key_id", "aws_secret_access_key"} <= keys.keys():
+            self._refuse_keys_from_elsewhere(keys)
             raise UserError(
                 "the file of credentials has no access keys of this profile",
                 value=f"{self.profile} in {self.file}",
                 remedy="write aws_access_key_id and aws_secret_access_key there (see `aws configure`), or name another "
                 "file or profile in lake_options",
-            ) from None  # its text may show the file's lines
+            )
+        login = {"access_key_id": keys["aws_access_key_id"], "secret_access_key": keys["aws_secret_access_key"]}
         now = datetime.fromtimestamp(SYSTEM_CLOCK.now_ms() / 1000, UTC)
         return {**login, "token": keys.get("aws_session_token"), "expires_at": now + _CREDENTIALS_LAST}
+
+    def _refuse_keys_from_elsewhere(self, keys: Mapping[str, str]) -> None:
+        """Raise UserError if the profile, here or in the file of configurations, names a role, SSO or a program."""
+        configurations = Path(os.environ.get("AWS_CONFIG_FILE") or Path.home() / ".aws" / "config")
+        section = "default" if self.profile == "default" else f"profile {self.profile}"
+        for file, settings in ((self.file, keys), (configurations, _section(configurations, section))):
+            named = [name for name in _KEYS_FROM_ELSEWHERE if name in settings]
+            if named:
+                raise UserError(
+                    f"the profile takes its keys from elsewhere ({', '.join(named)}), which Tidegate does not do",
+                    value=f"{self.profile} in {file}",
+                    remedy="give the machine or the pod the role itself, or write keys into the environment: "
+                    f"aws configure export-credentials --profile {self.profile} --format env",
+                )
+
+
+def _section(file: Path, name: str) -> dict[str, str]:
+    """Return the settings of a section of the file; none if the file or the section cannot be read."""
+    found = configparser.RawConfigParser()
+    try:
+        found.read_string(file.read_text())
+        return dict(found[name])
+    except (OSError, UnicodeDecodeError, KeyError, configparser.Error):  # whose texts may show the file's lines
+        return {}

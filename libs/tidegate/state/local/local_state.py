@@ -234,6 +234,14 @@ class LocalState:
         self.header = replace(self.header, durable=True)
         self._write(synced=True)
 
+    def drop(self) -> None:
+        """Remove the state; the next task rebuilds it from the log. The lock file stays."""
+        self.require_own()
+        with disk.disk_errors(self.folder):
+            (self.folder / "header").unlink(missing_ok=True)
+            self._remove_generations_but(0)
+        self.header = None
+
     def _switch(self, storage: MappedStorage) -> None:
         if self.header is None:
             raise AssertionError("a switch without begin")

@@ -15,7 +15,7 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.lake.port import Lake
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.protocol_decisions import NO_COMMIT, RecoveryMethod, RecoveryPlan, Wanted, choose_state
-from tidegate.state.slots import last_rows
+from tidegate.state.slots import columns_of, last_rows
 
 _COLUMNS = ("op", "key", "value", "headers", "timestamp", "offset")
 """The columns of a state row, beside those that identify its slot and the operator's own."""
@@ -153,7 +153,9 @@ def _rows_to_apply(
     if plan.method in (RecoveryMethod.UNDO, RecoveryMethod.CATCH_UP):
         # rule: catch-up-with-deletes
         return [last_rows(log.read("state", partition, plan.after_batch), operator.slot)]
-    columns = list(dict.fromkeys([*_COLUMNS, *operator.slot, *(column.name for column in operator.columns)]))
+    columns = list(
+        dict.fromkeys([*_COLUMNS, *columns_of(operator.slot), *(column.name for column in operator.columns)])
+    )
     turns = list(_turns(log.data_files("state", partition))) or [[]]
     return (read_files(log.lake, files, log.schema, columns) for files in turns)
 

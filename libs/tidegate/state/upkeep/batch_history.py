@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta, Document, is_complete
 from tidegate.contracts.log_schema import META_PARTITION
-from tidegate.state.delta_log.attempt_files import write_file
+from tidegate.state.delta_log.attempt_files import Naming, write_file
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.newest_metadata import documents_before
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -105,5 +105,5 @@ def record(log: OperatorLog, meta: BatchMeta, *, after_batch: int) -> list[DataF
             "timestamp": pa.array([document["clock"] for document in found], pa.int64()),
         }
     )
-    batch, attempt, clock = meta.batch, meta.attempt, meta.clock
-    return [write_file(log.lake, "meta", META_PARTITION, rows, batch=batch, attempt=attempt, clock=clock)]
+    naming = Naming(log.format, meta.batch, meta.attempt, meta.clock)
+    return [write_file(log.lake, naming, "meta", META_PARTITION, rows)]

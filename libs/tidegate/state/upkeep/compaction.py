@@ -8,17 +8,18 @@ that reads the log does not see it. It can be prepared while batches run, since 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, islice, tee
+from typing import TypeVar
 
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import Outdated
-from tidegate.contracts.log_schema import META_PARTITION, PARTITION_COLUMNS
-from tidegate.contracts.naming import data_folder
-from tidegate.state.delta_log.attempt_files import delete_attempt, delete_files, write_file
+from tidegate.contracts.log_schema import META_PARTITION, PART_COLUMNS
+from tidegate.contracts.operator import Slot
+from tidegate.state.delta_log.attempt_files import Naming, delete_attempt, delete_files, without_empty, write_file
 from tidegate.state.delta_log.data_files import (
     DataFile,
     read_files,
@@ -29,6 +30,8 @@ from tidegate.state.protocol_decisions import newest_old
 from tidegate.state.slots import last_rows, live_rows
 from tidegate.state.upkeep.batch_history import base_of, clocks, record
 from tidegate.state.upkeep.cleanup import clean_up
+
+Item = TypeVar("Item", str, int)
 
 SMALL_FILE_BYTES = 32 * 2**20
 """Files of output and metadata below this size are merged."""
@@ -56,12 +59,10 @@ class Rewrite:
     log: Lake
     schema: pa.Schema
     files: tuple[DataFile, ...]
-    slot: tuple[str, ...]
+    slot: Slot
     snapshot: bool
     drop_through: int
-    batch: int
-    attempt: str
-    clock: int
+    naming: Naming
 
     @property
     def kind(self) -> str:
@@ -109,7 +110,7 @@ class Kept:
     and that of batches above the partition's mark in `published` (None: all of it is published).
     """
 
-    slot: Sequence[str]
+    slot: Slot
     output_ms: int | None = None
     published: Mapping[int, int] | None = None
 
@@ -160,8 +161,8 @@ def prepare(
         parts = plan(log, meta, kept, expired=expired, held=held)
         return Prepared(parts=tuple(run(rewrite, parts)), records=tuple(records))
     except Exception:
-        folders = {data_folder(part.kind, part.partition) for part in parts} | {data_folder("meta", META_PARTITION)}
-        delete_attempt(log.lake, meta.batch, meta.attempt, folders)
+        partitions = {part.partition for part in parts}
+        delete_attempt(log.lake, log.format, meta.batch, meta.attempt, partitions)
         raise
 
 
@@ -198,42 +199,85 @@ def plan(
     per change does not depend on the size of the state; and the parts are limited to about
     MAX_BACKGROUND_BYTES. Without it, every state that has several files becomes a snapshot.
     """
-    parts = []
+    groups = []
     for kind in ("state", *_OUTPUT, "meta"):
         for partition, files in groupby(log.data_files(kind), key=lambda file: file.partition):
-            present, drop_through = list(files), _drop_through(kind, partition, expired, kept.published, log)
-            snapshot = kind == "state" and (held is None or _mostly_dead(present, held.get(partition, 0)))
-            if worth := _worth_rewriting(present, snapshot, drop_through):
-                parts.append(
-                    Rewrite(
-                        log=log.lake,
-                        schema=log.schema,
-                        files=worth,
-                        slot=tuple(kept.slot),
-                        snapshot=snapshot,
-                        drop_through=drop_through,
-                        batch=meta.batch,
-                        attempt=meta.attempt,
-                        clock=meta.clock,
-                    )
-                )
-    # rule: compaction-bounded/part
-    return parts if held is None else _of_a_turn(parts, meta.batch)
+            drop_through = _drop_through(kind, partition, expired, kept.published, log)
+            groups.append(_Group.of(log, list(files), drop_through, held))
+    whole = {file.path: file.size for group in groups for file in group.mixed}
+    # rule: compaction-bounded/part, mixed-files-split
+    split = whole.keys() if held is None else _of_a_turn(whole, meta.batch)
+    worth = {place: group.worth_rewriting(split) for place, group in enumerate(groups)}
+    sizes = {place: sum(file.size for file in files) for place, (files, _) in worth.items() if files}
+    # rule: compaction-bounded/own
+    chosen = sizes.keys() if held is None else _of_a_turn(sizes, meta.batch)
+    planned = [worth[at] if at in chosen else (group.of_mixed(split), False) for at, group in enumerate(groups)]
+    return [
+        Rewrite(
+            log=log.lake,
+            schema=log.schema,
+            files=files,
+            slot=kept.slot,
+            snapshot=snapshot,
+            drop_through=group.drop_through,
+            naming=Naming(log.format, meta.batch, meta.attempt, meta.clock),
+        )
+        for group, (files, snapshot) in zip(groups, planned, strict=True)
+        if files
+    ]
 
 
-def _of_a_turn(parts: list[Rewrite], batch: int) -> list[Rewrite]:
-    """Return parts of up to MAX_BACKGROUND_BYTES in all, but at least one.
+@dataclass(frozen=True)
+class _Group:
+    """All files of one kind and partition: `mixed` ones, which have rows of others too, and those of its `own`.
 
-    They are drawn at random with the batch as seed, so that each part has its turn in time.
+    `shares`: about how many bytes of each mixed file are its rows. `may_be_snapshot`: the state is worth a snapshot.
     """
-    sizes = [sum(file.size for file in part.files) for part in parts]
-    if sum(sizes) <= MAX_BACKGROUND_BYTES:
-        return parts
+
+    own: list[DataFile]
+    mixed: list[DataFile]
+    shares: dict[str, int]
+    drop_through: int
+    may_be_snapshot: bool
+
+    @classmethod
+    def of(cls, log: OperatorLog, files: list[DataFile], drop_through: int, held: Mapping[int, int] | None) -> _Group:
+        """Return the group of these files, which are all of their kind and partition."""
+        mixed = [file for file in files if log.whole(file).is_mixed]
+        shares = {file.path: file.size * file.rows // max(log.whole(file).rows, 1) for file in mixed}
+        own = [file for file in files if not log.whole(file).is_mixed]
+        live = 0 if held is None else held.get(files[0].partition, 0)
+        may = files[0].kind == "state" and (held is None or _mostly_dead(files, live))
+        return cls(own, mixed, shares, drop_through, may)
+
+    def of_mixed(self, split: Collection[str]) -> tuple[DataFile, ...]:
+        """Return the parts of these mixed files, which have to be rewritten with all other parts of the files."""
+        return tuple(file for file in self.mixed if file.path in split)
+
+    def worth_rewriting(self, split: Collection[str]) -> tuple[tuple[DataFile, ...], bool]:
+        """Return the files to rewrite if these mixed files are split, and whether they become a snapshot."""
+        needed = self.of_mixed(split)
+        if self.may_be_snapshot and len(needed) == len(self.mixed):
+            several = bool(needed) or len(self.own) > 1
+            return ((*needed, *self.own), True) if several else ((), False)
+        expired = [file for file in self.own if file.max_batch <= self.drop_through]
+        small = [file for file in self.own if file.max_batch > self.drop_through and file.size < SMALL_FILE_BYTES]
+        sizes = {file: self.shares.get(file.path, file.size) for file in (*small, *needed)}
+        merged = [file for file in _mergeable(sizes) if file not in needed]
+        return (*needed, *expired, *merged), False
+
+
+def _of_a_turn(sizes: Mapping[Item, int], batch: int) -> set[Item]:
+    """Return items of up to MAX_BACKGROUND_BYTES in all, but at least one if there are any.
+
+    They are drawn at random with the batch as seed, so that each has its turn in time.
+    """
+    if sum(sizes.values()) <= MAX_BACKGROUND_BYTES:
+        return set(sizes)
     # rule: compaction-bounded/random
-    drawn = random.Random(batch).sample(range(len(parts)), len(parts))
-    reached = accumulate(sizes[part] for part in drawn)
-    taken = drawn[: max(1, sum(size <= MAX_BACKGROUND_BYTES for size in reached))]
-    return [parts[part] for part in sorted(taken)]
+    drawn = random.Random(batch).sample(list(sizes), len(sizes))
+    reached = accumulate(sizes[item] for item in drawn)
+    return set(drawn[: max(1, sum(size <= MAX_BACKGROUND_BYTES for size in reached))])
 
 
 def _newest_expired(log: OperatorLog, clock: int, keep_output_ms: int | None) -> int:
@@ -258,8 +302,9 @@ def _drop_through(
     if kind == "meta":
         # rule: history-with-base
         return min(expired, base_of(log, expired + 1) - 1)
+    # all output of a partition that a rescale has taken away was published before
     # rule: unpublished-kept
-    return expired if published is None else min(expired, published.get(partition, -1))
+    return expired if published is None else min(expired, published.get(partition, expired))
 
 
 def _mostly_dead(files: list[DataFile], held: int) -> bool:
@@ -267,23 +312,14 @@ def _mostly_dead(files: list[DataFile], held: int) -> bool:
     return rows <= FEW_ROWS or rows >= 2 * held
 
 
-def _worth_rewriting(files: list[DataFile], snapshot: bool, drop_through: int) -> tuple[DataFile, ...]:
-    """Return all files for a snapshot, if there are several; else the expired ones and small ones worth merging."""
-    if snapshot:
-        return tuple(files) if len(files) > 1 else ()
-    expired = [file for file in files if file.max_batch <= drop_through]
-    small = [file for file in files if file.max_batch > drop_through and file.size < SMALL_FILE_BYTES]
-    return tuple(expired + _mergeable(small))
-
-
-def _mergeable(small: list[DataFile]) -> list[DataFile]:
+def _mergeable(sizes: Mapping[DataFile, int]) -> list[DataFile]:
     """Return the smallest files, without the first that is larger than all smaller ones together and those after it.
 
     So a row is merged once for each doubling of its file. A single file is not merged.
     """
     taken: list[DataFile] = []
-    for file in sorted(small, key=lambda file: file.size):
-        if len(taken) > 1 and file.size > sum(one.size for one in taken):
+    for file in sorted(sizes, key=lambda file: sizes[file]):
+        if len(taken) > 1 and sizes[file] > sum(sizes[one] for one in taken):
             break
         taken.append(file)
     return taken if len(taken) > 1 else []
@@ -293,18 +329,9 @@ def rewrite(part: Rewrite) -> Rewritten:
     """Write the rows that are kept, with their `batch` and `seq`, to new files; commit nothing."""
     needed = [file for file in part.files if file.max_batch > part.drop_through]
     rows = read_files(part.log, needed, part.schema, after_batch=part.drop_through)
-    kept = _kept(part, rows.drop_columns(PARTITION_COLUMNS))
+    kept = _kept(part, rows.drop_columns(PART_COLUMNS))
     written = [
-        write_file(
-            part.log,
-            part.kind,
-            part.partition,
-            _without_empty(piece),
-            batch=part.batch,
-            attempt=part.attempt,
-            clock=part.clock,
-            number=number,
-        )
+        write_file(part.log, part.naming, part.kind, part.partition, without_empty(piece), number=number)
         for number, piece in enumerate(_pieces(kept), 1)  # a file of new `meta` rows has the number 0
     ]
     # rule: compaction-replaces-read/files
@@ -324,8 +351,3 @@ def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
     length = -(-rows.num_rows // pieces)
     for start in range(0, rows.num_rows, max(length, 1)):
         yield rows.slice(start, length)
-
-
-def _without_empty(rows: pa.Table) -> pa.Table:
-    """Return the rows without the columns that have only nulls; columns that a file lacks read as null."""
-    return rows.select([name for name in rows.column_names if rows.column(name).null_count < rows.num_rows])

@@ -1,7 +1,9 @@
 """Find and delete orphans, which are data files that no commit has ever named.
 
-They are left by attempts whose driver was killed and by tasks that outlived their attempt. Each sweep lists one folder,
-and checks a bounded number of its files for whether a version that can still be read has them.
+They are left by attempts whose driver was killed and by tasks that outlived their attempt. Each sweep lists a bounded
+number of files and checks whether a version that can still be read has them. Names begin with the batch, so a sweep of
+the one folder of data files begins at a batch and attempt drawn at random: nothing has to remember where the last one
+ended. In a partitioned log it lists one folder, drawn at random as well.
 """
 
 from __future__ import annotations
@@ -10,9 +12,11 @@ import random
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.log_schema import is_partitioned
 from tidegate.state.delta_log.attempt_files import NAME, delete_files, folders_of
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import (
@@ -30,7 +34,7 @@ from tidegate.state.protocol_decisions import Entry
 MIN_AGE_MS = 7 * 24 * 3_600_000
 """Age at which an orphan may be deleted, ms: by the clock of the batch that it is named after."""
 
-MAX_FILES = 1_024
+MAX_FILES = 1_000
 """Most files that one sweep checks."""
 
 _STAGED = re.compile(rf"{STAGING}/[0-9a-f]{{16}}(-[0-9a-f]{{16}})?")
@@ -65,7 +69,9 @@ def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
         return 0
     draw = random.Random(newest.batch)
     first = _first_readable(log, oldest)
-    candidates = _candidates(log, draw.choice(_folders(log, newest)), _aged(log, oldest, first, clock_ms))
+    aged, folder = _aged(log, oldest, first, clock_ms), draw.choice(_folders(log, newest))
+    start = "" if is_partitioned(log.format) or aged < 0 else _start(draw, folder, aged)
+    candidates = _candidates(log, folder, aged, start)
     drawn = draw.sample(candidates, min(len(candidates), MAX_FILES))
     found = _never_committed(log, first, drawn)
     delete_files(log.lake, [orphan.path for orphan in found])
@@ -75,7 +81,12 @@ def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
 def _folders(log: OperatorLog, newest: BatchMeta) -> list[str]:
     """Return the folders that have files: those of the partitions that the metadata or a file names."""
     named = {file.partition for file in log.data_files("state")} | newest.partitions.keys()
-    return folders_of(sorted(named))
+    return folders_of(log.format, sorted(named))
+
+
+def _start(draw: random.Random, folder: str, newest_batch: int) -> str:
+    """Return a key at which a sweep may begin: of any batch up to the newest that may have orphans, of any attempt."""
+    return f"{folder}/{draw.randint(0, newest_batch):020d}-{draw.getrandbits(128):032x}"
 
 
 def _clear_staging(log: Lake, clock_ms: int) -> None:
@@ -106,10 +117,16 @@ def _aged(log: OperatorLog, oldest: int, first: int, clock_ms: int) -> int:
     return _batch_at(log, max(first, version_at(log.lake, oldest, log.version, clock_ms - MIN_AGE_MS)), _batch)
 
 
-def _candidates(log: OperatorLog, folder: str, newest_batch: int) -> list[_Candidate]:
-    """Return the folder's files that are named after batches up to `newest_batch` and are not in the table."""
+def _candidates(log: OperatorLog, folder: str, newest_batch: int, start: str = "") -> list[_Candidate]:
+    """Return the folder's files that are named after batches up to `newest_batch` and are not in the table.
+
+    With a `start`, at most MAX_FILES that are listed after it.
+    """
+    seen = log.lake.list_after(folder, start)
     listed = [
-        (found, name) for found in log.lake.list_after(folder) if (name := NAME.fullmatch(found.key[len(folder) + 1 :]))
+        (found, name)
+        for found in (islice(seen, MAX_FILES) if start else seen)
+        if (name := NAME.fullmatch(found.key[len(folder) + 1 :]))
     ]
     found = [_Candidate(each.key, int(name[1]), name[2], each.size) for each, name in listed]
     return sorted(one for one in found if one.batch <= newest_batch and not log.has_file(one.path))

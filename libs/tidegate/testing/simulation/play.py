@@ -32,6 +32,7 @@ from tidegate.testing.simulation.environment.client import SimulatedClient
 from tidegate.testing.simulation.environment.lake import SimulatedLake
 from tidegate.testing.simulation.environment.simulated import environment_of
 from tidegate.testing.simulation.environment.spark import SimulatedSpark
+from tidegate.testing.simulation.environment.workers import SimulatedWorkers
 from tidegate.testing.simulation.feed import Feed
 from tidegate.testing.simulation.judges.joined import JoinOracle, TableOracle
 from tidegate.testing.simulation.judges.oracle import (
@@ -175,6 +176,7 @@ class Play:
         self._drivers: list[Running] = []
         self._chance = world.chance.of("director")
         self._started = 0
+        self._has_workers = world.chance.of("jobs").random() < 0.5  # others have a Spark on threads that a user started
         self._names = list(world.oracles)
         if TABLE in self._names:  # the join has its lease before the table can drop any version
             leases.write(self.lake.plain(lake / TABLE), OPERATOR, Lease(0, world.clock.now_ms(), {}))
@@ -247,9 +249,10 @@ class Play:
         stop, application = Stop(self._world), self._application.model_copy(update={"state": machine.folder})
 
         def drive() -> None:
-            spark = SimulatedSpark(self._world)
+            workers: Any = SimulatedWorkers(self._world) if self._has_workers else None
             wiring = Wiring(
-                spark=spark,
+                spark=SimulatedSpark(self._world),
+                workers=workers,
                 application=application,
                 name=name,
                 environment=self._environment,

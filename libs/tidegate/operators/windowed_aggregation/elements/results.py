@@ -107,7 +107,7 @@ def _all(elements: Elements, lists: Lists) -> Texts:
 
 def _fields(elements: Elements, slots: Array, field: str) -> Texts:
     """Return the text of a field in each value, as it is written; each value is a JSON object that has the field."""
-    found = json_fields.locate(elements.payloads.arena.data, *_places(elements, slots), field)
+    [found] = json_fields.locate(elements.payloads.arena.data, *_places(elements, slots), [field])
     return Texts(_NULL, found.data, ~found.start, found.length)
 
 

@@ -129,6 +129,7 @@ class ElementsState:
         batch, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
         rows = self._rows(records, batch, missing, newest, advances_to)
         progress = _Batch(clock_ms, self._outcome(len(records)))
+        progress.advances_to = rows.advances_to
         stopped = self._run(
             lambda: kernel.absorb(self._shell.state, rows, self._rules, self._trigger, progress.outcome), progress
         )
@@ -211,6 +212,7 @@ class ElementsState:
         return Outcome(
             slot=np.empty(room, np.int64),
             cause=np.empty(room, np.int8),
+            emitted_after=np.empty(room, np.int64),
             timestamp=np.empty(room, np.int64),
             offset=np.empty(room, np.int64),
             stream_time=np.empty(room, np.int64),
@@ -331,7 +333,7 @@ class ElementsState:
         self, batch: FlatRecords, progress: _Batch, stopped: int = windows_kernel.DONE, newest: int = MAX_TIMESTAMP
     ) -> StepResult:
         """Build the tables of the batch, then settle the batch."""
-        outcome = progress.outcome
+        outcome, before = progress.outcome, self.stream_time
         emissions = tables.emissions(self._shell.state, outcome, _chunked(progress.values))
         state, touched = self._shell.state, outcome.touched[: outcome.tally[common.TOUCHED]]
         changed = net_changes(state.windows.status, touched)
@@ -358,6 +360,7 @@ class ElementsState:
             stopped_at=stop.offset,
             stopped_by=stop.limit,
             measures=measures.measures(self._shell.state.numbers, outcome, self._config, kernel.CAUSES),
+            passage=measures.passage(before, batch._replace(timestamp=progress.advances_to), outcome),
         )
 
     def _keep_values(self, emissions: pa.Table, progress: _Batch) -> None:
@@ -379,12 +382,13 @@ class ElementsState:
 
 
 class _Batch:
-    """A batch in progress: its clock, what the kernel recorded, and the values of the rounds so far."""
+    """A batch in progress: its clock, what the kernel recorded, the values of the rounds, and the least T per row."""
 
     def __init__(self, clock_ms: int | None, outcome: Outcome) -> None:
         self.clock_ms = clock_ms
         self.outcome = outcome
         self.values: list[pa.Array] = []
+        self.advances_to: Array = np.empty(0, np.int64)
 
 
 _TOUCHED = (common.TOUCHED, kernel.ELEMENTS_TOUCHED)
@@ -428,6 +432,7 @@ def _with_emissions(outcome: Outcome, room: int) -> Outcome:
     return outcome._replace(
         slot=longer(outcome.slot, room, used),
         cause=longer(outcome.cause, room, used),
+        emitted_after=longer(outcome.emitted_after, room, used),
         timestamp=longer(outcome.timestamp, room, used),
         offset=longer(outcome.offset, room, used),
         stream_time=longer(outcome.stream_time, room, used),

@@ -19,10 +19,10 @@ from tidegate.kernels.time_buffer import HELD
 from tidegate.kernels.touched import OPENED, STORED
 from tidegate.kernels.windows import DONE, NEEDS_ARENA, Windows
 from tidegate.operators import late_and_rejected
-from tidegate.operators.late_and_rejected import ACCEPTED, LATE, Unaccepted
+from tidegate.operators.late_and_rejected import ACCEPTED, LATE, TIME_ONLY, Unaccepted
 from tidegate.operators.windowed_aggregation import bookkeeping, step
 from tidegate.operators.windowed_aggregation.aggregates import Numbers
-from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, FULL_BYTES, FULL_KEYS, OPEN, OPEN_BYTES
+from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, OPEN, OPEN_BYTES
 from tidegate.operators.windowed_aggregation.elements import evictors, store
 from tidegate.operators.windowed_aggregation.elements.evictors import AFTER, BEFORE, FUNCTION, Evictor
 from tidegate.operators.windowed_aggregation.elements.store import NONE, Content, Elements
@@ -127,6 +127,7 @@ class Outcome(NamedTuple):
 
     slot: Array
     cause: Array
+    emitted_after: Array
     timestamp: Array
     offset: Array
     stream_time: Array
@@ -183,8 +184,8 @@ def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Ou
         tally[NEXT_ROW] = row
         key = find_key(state.windows, rows.keys, row)
         if tally[NEXT_START] == NEXT_RECORD:
-            code = _verdict(state, rows, row, key, rules, outcome)
-            if code == FULL_KEYS + STOP or code == FULL_BYTES + STOP:
+            code = _verdict(state, rows, row, key, rules, trigger, outcome)
+            if code > STOP:
                 return code - STOP
             if code != ACCEPTED:
                 late_and_rejected.note(outcome.unaccepted, row, code, rows.values.timestamp[row], tally[STREAM_TIME])
@@ -206,12 +207,19 @@ def absorb(state: State, rows: Rows, rules: Rules, trigger: Trigger, outcome: Ou
 
 
 @inlined
-def _verdict(state: State, rows: Rows, row: int, key: int, rules: Rules, outcome: Outcome) -> Any:
-    """Return ACCEPTED, LATE, the code of why the record is rejected, or the bound + STOP that is reached."""
+def _verdict(state: State, rows: Rows, row: int, key: int, rules: Rules, trigger: Trigger, outcome: Outcome) -> Any:
+    """Return ACCEPTED, LATE, the code of why the record is rejected, or a signal + STOP.
+
+    The signal is the bound that is reached, or what a window lacks to fire. A row that only passes its time on does so.
+    """
     if rows.keys.key_length[row] < 0:
         return late_and_rejected.NULL_KEY
     timestamp = rows.values.timestamp[row]
     code = late_and_rejected.bad_timestamp(timestamp, rows.missing[row], rows.newest)
+    if code == TIME_ONLY:
+        outcome.tally[STREAM_TIME] = max(outcome.tally[STREAM_TIME], rows.advances_to[row])
+        lacking = pass_time(state, wide(ON_TIME), wide(WINDOW_CLOSE), rules, trigger, outcome)
+        return TIME_ONLY if lacking == DONE else lacking + STOP
     if code != ACCEPTED:
         return code
     stream_time = max(outcome.tally[STREAM_TIME], rows.advances_to[row])
@@ -309,6 +317,7 @@ def _fire(state: State, slot: int, cause: int, trigger: Trigger, outcome: Outcom
     at = tally[EMITTED_COUNT]
     outcome.slot[at] = slot
     outcome.cause[at] = cause
+    outcome.emitted_after[at] = tally[NEXT_ROW]
     outcome.timestamp[at] = stored.timestamp[slot]
     outcome.offset[at] = stored.offset[slot]
     outcome.stream_time[at] = tally[STREAM_TIME]

@@ -6,22 +6,25 @@ All objects are in memory. Faults occur in calls of the port, as a file system o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count, groupby
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import Schema
 from pyarrow import fs
 
 from tidegate.contracts.batch_metadata import BatchMeta, after_document
 from tidegate.contracts.errors import Unavailable
-from tidegate.contracts.log_schema import PARTITION_COLUMNS
+from tidegate.contracts.log_schema import PART_COLUMNS, PARTITIONED_FORMAT
+from tidegate.contracts.naming import MIXED_FOLDER
 from tidegate.state import leases
 from tidegate.state.delta_log import log_entries
-from tidegate.state.delta_log.actions import add, remove
-from tidegate.state.delta_log.data_files import DataFile, as_parquet, read_files
+from tidegate.state.delta_log.actions import Action, add, remove
+from tidegate.state.delta_log.creation import FORMAT_KEY
+from tidegate.state.delta_log.data_files import DataFile, Part, as_parquet, read_files
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.lake.as_files import as_files
 from tidegate.state.lake.place import Place
@@ -31,6 +34,8 @@ from tidegate.testing.simulation.world import World
 _FATES = ("lost", "done", "late")
 """Fates of a log entry whose writer gets no answer."""
 _LANDING_PROBABILITY = 0.1
+_PARTITIONED = 0.3
+"""How many logs are of format 2, as an earlier release has created them."""
 """Probability that a delayed entry lands when another entry is written."""
 _FIRST_ENTRY = log_entries.entry_key(0)
 
@@ -146,7 +151,10 @@ class SimulatedLake:
             raise Unavailable("the lake is unavailable", value=log.place)
 
     def optimize(self, place: Place) -> None:
-        """Merge the files of one kind and partition, if one has several, as `OPTIMIZE` by another program does."""
+        """Merge several files as `OPTIMIZE` by another program does, without a word about whose rows they have.
+
+        In a partitioned log they are of one kind and partition.
+        """
         log = self.plain(place)
         version = None if self.is_away else log_entries.newest_version(log)
         if version is None:
@@ -158,16 +166,19 @@ class SimulatedLake:
         if not several:
             return
         merged = self._world.chance.of("foreign_optimize").choice(several)
-        rows = read_files(log, merged, schema).drop_columns(PARTITION_COLUMNS)
-        content, path = as_parquet(rows), f"{_folder_of(merged[0])}/part-{version:05d}.parquet"
+        partitioned = merged[0].partitioned
+        rows = read_files(log, merged, schema).drop_columns(PART_COLUMNS) if partitioned else _all_rows(log, merged)
+        folder = f"{_folder_of(merged[0])}/" if partitioned else ""
+        content, path = as_parquet([rows]), f"{folder}part-{version:05d}.parquet"
         log.put(path, content)
-        file = replace(
-            merged[0],
+        file = DataFile(
             path=path,
-            rows=rows.num_rows,
+            parts=(Part(merged[0].kind, merged[0].partition, rows.num_rows),) if partitioned else None,
+            partitioned=partitioned,
             size=len(content),
             min_batch=min(each.min_batch for each in merged),
             max_batch=max(each.max_batch for each in merged),
+            written_ms=merged[0].written_ms,
         )
         removed = [remove(each, self._world.clock.now_ms()) for each in merged]
         self._world.say("OPTIMIZE as version %d: %s", version + 1, path)
@@ -202,10 +213,12 @@ class SimulatedLake:
         return True
 
     def _with_same_id(self, log: MemoryLake, data: bytes) -> bytes:
-        """Return the first entry with a table id that is the same in each run."""
+        """Return the first entry with a table id that is the same in each run; some logs are of format 2."""
         self._created += 1
         actions = [json.loads(line) for line in data.splitlines()]
         table_id = {"id": f"{log.place.name}-{self._created}"}
+        if self._world.chance.of("log_format").random() < _PARTITIONED and not any(map(_is_of_steps, actions)):
+            actions = [as_partitioned(action) for action in actions]
         return log_entries.encoded(
             action | {"metaData": action["metaData"] | table_id} if "metaData" in action else action
             for action in actions
@@ -232,7 +245,7 @@ class FaultyLake:
 
     def put(self, key: str, data: bytes) -> str:
         """Write or replace the object, unless the lake is full, or a lease gets lost."""
-        lease, data_file = key.startswith(leases.FOLDER), key.startswith("kind=")
+        lease, data_file = key.startswith(leases.FOLDER), key.startswith(("kind=", MIXED_FOLDER))
         if lease or data_file:
             self._world.step("before a lease" if lease else "before a data file")
         if (lease and self._world.chance.happens("lost_lease")) or (
@@ -274,6 +287,28 @@ class FaultyLake:
         if self._world.chance.happens("lake_failure"):
             raise Unavailable("the lake failed", value=self.place)
         return as_files(self, sizes)
+
+
+def as_partitioned(action: Action) -> Action:
+    """Return the action of a first entry as one of format 2 had it."""
+    if "metaData" not in action:
+        return action
+    table = action["metaData"]
+    schema = json.loads(table["schemaString"])
+    schema["fields"] = [field for field in schema["fields"] if field["name"] != "step"]
+    configuration = table["configuration"] | {FORMAT_KEY: str(PARTITIONED_FORMAT)}
+    changed = {"schemaString": json.dumps(schema), "partitionColumns": PART_COLUMNS, "configuration": configuration}
+    return {"metaData": table | changed}
+
+
+def _is_of_steps(action: Action) -> bool:
+    """Return whether the action is the schema of a pipeline's log, which no earlier format could have."""
+    return '"source"' in action.get("metaData", {}).get("schemaString", "")
+
+
+def _all_rows(log: MemoryLake, files: Sequence[DataFile]) -> pa.Table:
+    contents = [pq.read_table(pa.BufferReader(log.get(file.path))) for file in files]
+    return pa.concat_tables(contents, promote_options="default")
 
 
 def _folder_of(file: DataFile) -> str:

@@ -247,17 +247,23 @@ def _dead_letters(batch: int, partition: int, result: StepResult, used_twice: in
     refused = [("late", row) for row in result.late.to_pylist()]
     refused += [("rejected", row) for row in result.rejected.to_pylist()]
     letters = []
-    for seq, (kind, row) in enumerate(sorted(refused, key=lambda one: int(one[1]["offset"]))):
+    for seq, (kind, row) in enumerate(sorted(refused, key=lambda one: _origin_of(one[1]))):
+        of_step = f"step {row['step']}: " if row.get("topic") else ""
         origin = [
             (HEADER_ERROR_TOPIC, INPUT),
             (HEADER_ERROR_PARTITION, str(partition)),
-            (HEADER_ERROR_OFFSET, str(row["offset"] - used_twice)),
-            (HEADER_ERROR_MESSAGE, f"{kind}: {row['cause']}"),
+            (HEADER_ERROR_OFFSET, str(_origin_of(row) - used_twice)),
+            (HEADER_ERROR_MESSAGE, f"{kind}: {of_step}{row['cause']}"),
         ]
         added = [(name.encode(), value.encode()) for name, value in origin]
         headers = encode_headers([*decode_headers(row["headers"] or b""), *added])
         letters.append(Emission(batch, seq, row["key"], row["value"], row["timestamp"], headers, row["cause"]))
     return letters
+
+
+def _origin_of(row: dict[str, Any]) -> int:
+    """Return the offset of the record that a dead letter names: of a row within a pipeline, the one that caused it."""
+    return int(row["source"] if row.get("topic") else row["offset"])
 
 
 def _emission(row: Row) -> Emission:

@@ -19,8 +19,8 @@ from tidegate.kernels.compiled.words import WORD, word_at
 DEPTH = 1024
 """Maximum nesting of arrays and objects."""
 
-_QUOTE, _BACKSLASH, _COMMA, _COLON, _MINUS, _PLUS, _DOT, _ZERO = (ord(sign) for sign in '"\\,:-+.0')
-_ARRAY, _ARRAY_END, _OBJECT, _OBJECT_END = (ord(sign) for sign in "[]{}")
+QUOTE, BACKSLASH, _COMMA, _COLON, MINUS, _PLUS, DOT, ZERO = (ord(sign) for sign in '"\\,:-+.0')
+_ARRAY, _ARRAY_END, OBJECT, _OBJECT_END = (ord(sign) for sign in "[]{}")
 _E, _U, _TRUE, _FALSE, _NULL = (int.from_bytes(word, "little") for word in (b"e", b"u", b"true", b"false", b"null"))
 _CONTROL_NAMES, _CONTROLS = tuple(b"bfnrt"), tuple(b"\b\f\n\r\t")
 _HIGH_SURROGATE, _LOW_SURROGATE = 0xD800, 0xDC00
@@ -28,11 +28,11 @@ _ESCAPED = tuple(ord(sign) for sign in '"\\/bfnrt')
 
 _ONES = 0x0101_0101_0101_0101
 _HIGHS = -0x7F7F_7F7F_7F7F_7F80
-_QUOTES, _BACKSLASHES = _QUOTE * _ONES, _BACKSLASH * _ONES
+_QUOTES, _BACKSLASHES = QUOTE * _ONES, BACKSLASH * _ONES
 """Words of eight equal bytes."""
 
-_VALUE, _VALUE_OR_END, _KEY, _KEY_OR_END, _AFTER = range(5)
-"""What may come next. _AFTER: a comma, or the end of the innermost open array or object."""
+VALUE, VALUE_OR_END, KEY, KEY_OR_END, AFTER = range(5)
+"""What may come next. AFTER: a comma, or the end of the innermost open array or object."""
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _PAD = ord("=")
@@ -41,71 +41,48 @@ _PAD = ord("=")
 @inlined
 def is_json(data: Array, start: int, length: int, open_at: Array) -> bool:
     """Return whether the bytes are JSON. `open_at`: uint8[DEPTH], scratch."""
-    return bool(_walk(data, start, length, None, open_at)[0])
-
-
-@inlined
-def find_member(data: Array, start: int, length: int, name: Array, open_at: Array) -> Any:
-    """Return whether the bytes are JSON, and where the value of the object's member `name` begins and ends.
-
-    The name is UTF-8. Both positions are -1 if the bytes are not an object, or an object without such a member.
-    """
-    return _walk(data, start, length, name, open_at)
-
-
-@inlined
-def _walk(data: Array, start: int, length: int, name: Array | None, open_at: Array) -> Any:
     end = start + length
-    value, value_end = wide(-1), wide(-1)
-    sought = False
-    at = _space_end(data, start, end)
+    at = space_end(data, start, end)
     depth = 0
-    expected = _VALUE
-    while 0 <= at < end and (depth > 0 or expected != _AFTER):  # one iteration per member of an object
-        if expected == _KEY or expected == _KEY_OR_END:
-            key = at
-            at, depth, expected = _key(data, at, end, depth, expected)
-            if name is not None:
-                value_end, sought = (at, False) if sought and depth == 1 and expected == _AFTER else (value_end, sought)
-                if at >= 0 and depth == 1 and expected == _VALUE and _is_named(data, key + 1, name):
-                    sought = True
-                    value = _space_end(data, at, end)
-            at = _space_end(data, at, end)
-        if 0 <= at < end and (expected == _VALUE or expected == _VALUE_OR_END):
-            at, depth, expected = _value(data, at, end, depth, expected, open_at)
-            if name is not None and sought and depth == 1 and expected == _AFTER:
-                value_end, sought = at, False
-            at = _space_end(data, at, end)
-        if 0 <= at < end and expected == _AFTER and depth > 0:
-            at, depth, expected = _after_value(data, at, depth, open_at)
-            if name is not None and sought and depth == 1 and expected == _AFTER:
-                value_end, sought = at, False
-            at = _space_end(data, at, end)
-    return at == end and depth == 0 and expected == _AFTER, value, value_end
+    expected = VALUE
+    while 0 <= at < end and (depth > 0 or expected != AFTER):  # one iteration per member of an object
+        if expected == KEY or expected == KEY_OR_END:
+            at, depth, expected = read_key(data, at, end, depth, expected)
+            at = space_end(data, at, end)
+        if 0 <= at < end and (expected == VALUE or expected == VALUE_OR_END):
+            at, depth, expected = read_value(data, at, end, depth, expected, open_at)
+            at = space_end(data, at, end)
+        if 0 <= at < end and expected == AFTER and depth > 0:
+            at, depth, expected = read_after_value(data, at, depth, open_at)
+            at = space_end(data, at, end)
+    return bool(at == end and depth == 0 and expected == AFTER)
 
 
 @inlined
-def _is_named(data: Array, at: int, name: Array) -> bool:
-    """Return whether the string at `at`, after its opening quote, equals the name. The string is complete."""
-    place = 0
-    while data[at] != _QUOTE:
-        if data[at] == _BACKSLASH:
-            character, at = _unescaped(data, at + 1)
-            size = _utf8_size(character)
+def is_named(data: Array, at: int, names: Array, start: int, length: int) -> bool:
+    """Return whether the string at `at`, after its opening quote, is `names[start : start + length]`, in UTF-8.
+
+    The string is complete.
+    """
+    place, end = start, start + length
+    while data[at] != QUOTE:
+        if data[at] == BACKSLASH:
+            character, at = unescaped(data, at + 1)
+            size = utf8_size(character)
             for byte in range(size):
-                if place == len(name) or name[place] != _utf8_byte(character, size, byte):
+                if place == end or names[place] != utf8_byte(character, size, byte):
                     return False
                 place += 1
         else:
-            if place == len(name) or name[place] != data[at]:
+            if place == end or names[place] != data[at]:
                 return False
             at += 1
             place += 1
-    return bool(place == len(name))
+    return bool(place == end)
 
 
 @inlined
-def _unescaped(data: Array, at: int) -> Any:
+def unescaped(data: Array, at: int) -> Any:
     """Return the character of the escape whose backslash is before `at`, and the position after the escape."""
     if data[at] != _U:
         for escape in range(len(_CONTROLS)):
@@ -113,7 +90,7 @@ def _unescaped(data: Array, at: int) -> Any:
                 return wide(_CONTROLS[escape]), at + 1
         return wide(data[at]), at + 1
     first, at = _hexadecimal(data, at + 1), at + 5
-    if first >> 10 == _HIGH_SURROGATE >> 10 and data[at] == _BACKSLASH and data[at + 1] == _U:
+    if first >> 10 == _HIGH_SURROGATE >> 10 and data[at] == BACKSLASH and data[at + 1] == _U:
         second = _hexadecimal(data, at + 2)
         if second >> 10 == _LOW_SURROGATE >> 10:
             return 0x10000 + ((first & 0x3FF) << 10) + (second & 0x3FF), at + 6
@@ -126,17 +103,17 @@ def _hexadecimal(data: Array, at: int) -> Any:
     number = wide(0)
     for place in range(at, at + 4):
         digit = wide(data[place])
-        number = number << 4 | (digit - _ZERO if digit < _ZERO + 10 else (digit | 32) - 87)
+        number = number << 4 | (digit - ZERO if digit < ZERO + 10 else (digit | 32) - 87)
     return number
 
 
 @inlined
-def _utf8_size(character: int) -> Any:
+def utf8_size(character: int) -> Any:
     return 1 + (character >= 0x80) + (character >= 0x800) + (character >= 0x10000)
 
 
 @inlined
-def _utf8_byte(character: int, size: int, place: int) -> Any:
+def utf8_byte(character: int, size: int, place: int) -> Any:
     """Return the byte number `place` of the character in UTF-8, which takes `size` bytes."""
     rest = character >> 6 * (size - 1 - place)
     if place > 0:
@@ -145,54 +122,54 @@ def _utf8_byte(character: int, size: int, place: int) -> Any:
 
 
 @inlined
-def _value(data: Array, at: int, end: int, depth: int, expected: int, open_at: Array) -> Any:
+def read_value(data: Array, at: int, end: int, depth: int, expected: int, open_at: Array) -> Any:
     """Read the value at `at`; return the position after it (-1: no value), the depth, and what may come next.
 
     For an array or an object, the position is inside it.
     """
     byte = data[at]
-    if byte == _ARRAY or byte == _OBJECT:
+    if byte == _ARRAY or byte == OBJECT:
         if depth == len(open_at):
             return -1, depth, expected
         open_at[depth] = byte
-        return at + 1, depth + 1, _VALUE_OR_END if byte == _ARRAY else _KEY_OR_END
-    if byte == _ARRAY_END and expected == _VALUE_OR_END:
-        return at + 1, depth - 1, _AFTER
-    return _scalar_end(data, at, end), depth, _AFTER
+        return at + 1, depth + 1, VALUE_OR_END if byte == _ARRAY else KEY_OR_END
+    if byte == _ARRAY_END and expected == VALUE_OR_END:
+        return at + 1, depth - 1, AFTER
+    return _scalar_end(data, at, end), depth, AFTER
 
 
 @inlined
-def _key(data: Array, at: int, end: int, depth: int, expected: int) -> Any:
+def read_key(data: Array, at: int, end: int, depth: int, expected: int) -> Any:
     """Read the key at `at` and its colon, or the end of an empty object; return the position after it, -1 for neither.
 
     Also return the depth and what may come next.
     """
-    if data[at] == _OBJECT_END and expected == _KEY_OR_END:
-        return at + 1, depth - 1, _AFTER
-    at = _string_end(data, at + 1, end) if data[at] == _QUOTE else -1
-    at = _space_end(data, at, end)
+    if data[at] == _OBJECT_END and expected == KEY_OR_END:
+        return at + 1, depth - 1, AFTER
+    at = _string_end(data, at + 1, end) if data[at] == QUOTE else -1
+    at = space_end(data, at, end)
     found = 0 <= at < end and data[at] == _COLON
-    return at + 1 if found else -1, depth, _VALUE
+    return at + 1 if found else -1, depth, VALUE
 
 
 @inlined
-def _after_value(data: Array, at: int, depth: int, open_at: Array) -> Any:
+def read_after_value(data: Array, at: int, depth: int, open_at: Array) -> Any:
     """Read a comma or the end of the open array or object; return the position after it, -1 for neither.
 
     Also return the depth and what may come next.
     """
     inside = open_at[depth - 1]
     if data[at] == _COMMA:
-        return at + 1, depth, _VALUE if inside == _ARRAY else _KEY
+        return at + 1, depth, VALUE if inside == _ARRAY else KEY
     if data[at] == (_ARRAY_END if inside == _ARRAY else _OBJECT_END):
-        return at + 1, depth - 1, _AFTER
-    return -1, depth, _AFTER
+        return at + 1, depth - 1, AFTER
+    return -1, depth, AFTER
 
 
 @inlined
 def _scalar_end(data: Array, at: int, end: int) -> Any:
     byte = data[at]
-    if byte == _QUOTE:
+    if byte == QUOTE:
         return _string_end(data, at + 1, end)
     if byte == _TRUE & 255:
         return _word_end(data, at, end, _TRUE, 4)
@@ -204,7 +181,7 @@ def _scalar_end(data: Array, at: int, end: int) -> Any:
 
 
 @inlined
-def _space_end(data: Array, at: int, end: int) -> Any:
+def space_end(data: Array, at: int, end: int) -> Any:
     """Return the position after the white space at `at`; -1 stays -1."""
     while 0 <= at < end and (data[at] == 32 or data[at] == 10 or data[at] == 13 or data[at] == 9):
         at += 1
@@ -223,14 +200,14 @@ def _word_end(data: Array, at: int, end: int, word: int, length: int) -> Any:
 
 @inlined
 def _number_end(data: Array, at: int, end: int) -> Any:
-    if data[at] == _MINUS:
+    if data[at] == MINUS:
         at += 1
-    at = at + 1 if at < end and data[at] == _ZERO else _digits_end(data, at, end)
-    if 0 <= at < end and data[at] == _DOT:
+    at = at + 1 if at < end and data[at] == ZERO else _digits_end(data, at, end)
+    if 0 <= at < end and data[at] == DOT:
         at = _digits_end(data, at + 1, end)
     if 0 <= at < end and data[at] | 32 == _E:
         at += 1
-        if at < end and (data[at] == _MINUS or data[at] == _PLUS):
+        if at < end and (data[at] == MINUS or data[at] == _PLUS):
             at += 1
         at = _digits_end(data, at, end)
     return at
@@ -240,7 +217,7 @@ def _number_end(data: Array, at: int, end: int) -> Any:
 def _digits_end(data: Array, at: int, end: int) -> Any:
     """Return the position after the digits at `at`; -1 if there is no digit."""
     start = at
-    while at < end and _ZERO <= data[at] < _ZERO + 10:
+    while at < end and ZERO <= data[at] < ZERO + 10:
         at += 1
     return at if at > start else -1
 
@@ -253,9 +230,9 @@ def _string_end(data: Array, at: int, end: int) -> Any:
         if at == end:
             return -1
         byte = data[at]
-        if byte == _QUOTE:
+        if byte == QUOTE:
             return at + 1
-        at = _escape_end(data, at + 1, end) if byte == _BACKSLASH else _character_end(data, at, end)
+        at = _escape_end(data, at + 1, end) if byte == BACKSLASH else _character_end(data, at, end)
     return -1
 
 
@@ -264,7 +241,7 @@ def _plain_end(data: Array, at: int, end: int) -> Any:
     """Return the position after all characters that are one byte and stand for themselves."""
     while at + WORD <= end and _all_plain(word_at(data, at)):
         at += WORD
-    while at < end and 32 <= data[at] < 128 and data[at] != _QUOTE and data[at] != _BACKSLASH:
+    while at < end and 32 <= data[at] < 128 and data[at] != QUOTE and data[at] != BACKSLASH:
         at += 1
     return at
 
@@ -294,7 +271,7 @@ def _escape_end(data: Array, at: int, end: int) -> Any:
     if at + 4 >= end:
         return -1
     for place in range(at + 1, at + 5):
-        digit = _ZERO <= data[place] < _ZERO + 10
+        digit = ZERO <= data[place] < ZERO + 10
         if not (digit or 97 <= data[place] | 32 <= 102):
             return -1
     return at + 5

@@ -15,7 +15,7 @@ from tests.lakes import lake_at
 from tests.metadata import described
 from tests.state.logs import OPERATOR, reopened
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.log_schema import FORMAT
+from tidegate.contracts.log_schema import PARTITIONED_FORMAT
 from tidegate.runtime.batch_loop.next_metadata import after_claim, after_compaction
 from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -64,7 +64,7 @@ def test_a_claim_upgrades_a_log_of_format_1(log: OperatorLog) -> None:
         assert earlier_batches.metas(handle) == [*before, claim, batch]
         assert earlier_batches.gapless_range(handle) == range(23)
         assert handle.read("state") == state
-        assert handle.format == FORMAT
+        assert handle.format == PARTITIONED_FORMAT, "its files lack columns that those of format 3 have"
 
 
 def test_a_compaction_of_format_1_keeps_each_batch_s_metadata_exactly_once(log: OperatorLog) -> None:

@@ -1,0 +1,155 @@
+"""What flows between the steps of a pipeline: rows and time marks, in one exact sequence.
+
+A time mark says how far time has come, without a record. A step's stream time (T) is the largest of the timestamps that
+it accepted and of the marks that it received. After each row that moved T, a step's results come first, then a mark
+T - hold. The hold is how far behind T the step's later results may be: a step that keeps records for 30 s holds 30 s.
+
+Marks are exact: one for each row, or mark, that moved T. With one mark per batch, the output of a chain would depend on
+how its input was cut into batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.records import Int64s, Records
+
+
+class Marks(NamedTuple):
+    """Time marks among a batch's results.
+
+    A mark stands before result `at[i]`, has the time `time[i]`, and was caused by row `row[i]` of the batch.
+    """
+
+    at: Int64s
+    time: Int64s
+    row: Int64s
+
+    @classmethod
+    def none(cls) -> Marks:
+        """Return no marks."""
+        return cls(*(np.empty(0, np.int64) for _ in cls._fields))
+
+
+class Passage(NamedTuple):
+    """How a batch moved a step's stream time, and when its results left.
+
+    `before`, `after`: T before and after the batch. `timestamp`: per row that was read its event timestamp. `ignored`:
+    the rows that did not move T whatever their timestamp, such as rejected ones. `emitted_after`: per result the row
+    after which it left. `oldest`: per row the timestamp of the oldest record held after it, for a step whose marks must
+    not pass that; None for others. Without rows, `oldest` has one entry: after the batch.
+    """
+
+    before: int
+    after: int
+    timestamp: Int64s
+    ignored: Int64s
+    emitted_after: Int64s
+    oldest: Int64s | None = None
+
+    def stream_times(self) -> Int64s:
+        """Return T after each row; without rows one entry, T after the batch."""
+        if not len(self.timestamp):
+            return np.array([self.after], np.int64)
+        moves = self.timestamp.copy()
+        moves[self.ignored] = NO_STREAM_TIME
+        moves[0] = max(int(moves[0]), self.before)
+        return np.maximum.accumulate(moves)
+
+    def marks(self, hold: int | None) -> Marks:
+        """Return the marks that follow the batch's results, with T - `hold`. None: the step passes no time on.
+
+        The first mark of a batch may repeat the last one of the batch before, which changes nothing where it arrives.
+        """
+        if hold is None:
+            return Marks.none()
+        passed = self.stream_times() - hold
+        if self.oldest is not None:
+            passed = np.minimum(passed, self.oldest)
+        passed = np.maximum.accumulate(passed)
+        # rule: mark-per-moved-time
+        moved = np.flatnonzero(np.diff(passed, prepend=NO_STREAM_TIME) > 0)
+        # rule: outputs-before-mark
+        at = np.searchsorted(self._emitted_after(), moved, side="right")
+        return Marks(at.astype(np.int64), passed[moved], moved)
+
+    def _emitted_after(self) -> Int64s:
+        return self.emitted_after if len(self.timestamp) else np.zeros(len(self.emitted_after), np.int64)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Flow:
+    """Rows and time marks between two steps, in one sequence.
+
+    A mark is a row of `rows` that only passes its time on (`rows.time_only`), and so is a row that a filter dropped.
+    `rows.offset` is the arrival number of a row at the step that receives it; before the first step that holds state it
+    is Kafka's offset. `source`: the offset of the input record that caused each row. `columns`: the rows' typed values,
+    if a step has made some; a mark has nulls. `port`: the input that each row is for, of a step with several.
+    """
+
+    rows: Records
+    source: Int64s
+    columns: pa.RecordBatch | None = None
+    port: npt.NDArray[np.int8] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def of_input(cls, rows: Records) -> Flow:
+        """Return the records of the input as a flow: each is its own source."""
+        return cls(rows=rows, source=rows.offset)
+
+    @property
+    def is_record(self) -> npt.NDArray[np.bool_]:
+        """Return for each row whether it is a record, not a mark or a dropped row."""
+        return np.ones(len(self), np.bool_) if self.rows.time_only is None else ~self.rows.time_only
+
+    def take(self, chosen: npt.NDArray[Any]) -> Flow:
+        """Return the flow with these rows alone; `chosen` are indexes."""
+        return replace(
+            self,
+            rows=self.rows.take(chosen),
+            source=self.source[chosen],
+            columns=None if self.columns is None else self.columns.take(pa.array(chosen)),
+            port=None if self.port is None else self.port[chosen],
+        )
+
+    def dropping(self, kept: npt.NDArray[np.bool_]) -> Flow:
+        """Return the flow where rows that are not kept only pass their time on, as behind a filter."""
+        time_only = ~self.is_record | ~kept
+        return replace(self, rows=replace(self.rows, time_only=time_only)) if time_only.any() else self
+
+    def records_alone(self) -> Flow:
+        """Return the flow without marks and dropped rows: so Kafka Streams passes on records, and no time."""
+        return self if self.rows.time_only is None else self.take(np.flatnonzero(self.is_record))
+
+
+class Sifted(NamedTuple):
+    """What a stateless step made of a flow: the flow behind it, and the rows that it rejected, with their causes.
+
+    `rejected`: indexes of the rows that came in; they are not in the flow, and move no time. `filtered`: how many
+    records only pass their time on from here.
+    """
+
+    flow: Flow
+    rejected: Int64s
+    causes: tuple[str, ...] = ()
+    filtered: int = 0
+
+
+class Stateless(Protocol):
+    """A step that holds nothing: a function of the flows that it reads, usually one.
+
+    What becomes of a row must depend on that row alone, so that the output does not depend on how batches are cut.
+    """
+
+    def __call__(self, *flows: Flow) -> Sifted:
+        """Return what the step makes of the flows."""
+        ...

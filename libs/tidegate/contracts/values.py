@@ -1,0 +1,113 @@
+"""What is known of the values of rows: which typed columns can be read from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+import pyarrow as pa
+from pydantic import PlainSerializer, PlainValidator
+
+from tidegate.contracts.errors import InvalidValue
+
+TYPES: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "json": pa.large_string(),
+}
+"""The types of fields, by name. `json` is the JSON text of any value, such as an array."""
+_NAMES = {type: name for name, type in TYPES.items()}
+
+
+class Values(NamedTuple):
+    """The values of rows at one place of a pipeline.
+
+    `form`: `object`, JSON objects with the fields of `schema`; `single`, a bare JSON value, which is the only column of
+    `schema`; `bytes` or `string`, the column `value`; `joined`, objects of `stream` and `table`: the last column of
+    `schema` is the table's value, the others are the fields of the stream's.
+    """
+
+    form: Literal["bytes", "string", "object", "single", "joined"]
+    schema: pa.Schema
+
+    @classmethod
+    def of_bytes(cls) -> Values:
+        """Return values of which nothing is known."""
+        return cls("bytes", pa.schema([pa.field("value", pa.binary())]))
+
+    @classmethod
+    def of_text(cls) -> Values:
+        """Return values that are UTF-8 text."""
+        return cls("string", pa.schema([pa.field("value", pa.string())]))
+
+    @classmethod
+    def of_fields(cls, schema: pa.Schema) -> Values:
+        """Return values that are JSON objects with these fields."""
+        return cls("object", schema)
+
+    def type_of(self, field: str) -> pa.DataType | None:
+        """Return the type of a field; None if values are no objects with such a field."""
+        return self.schema.field(field).type if self.form == "object" and field in self.schema.names else None
+
+
+def schema_of(fields: Mapping[str, Any]) -> pa.Schema:
+    """Return the schema of fields that are written as names of types, or as fields again; raise InvalidValue."""
+    return pa.schema(_fields(fields))
+
+
+def _fields(fields: object) -> list[pa.Field]:
+    if not isinstance(fields, Mapping) or not fields:
+        raise InvalidValue("no fields are named", "write the fields with their types, such as {delay: int64}")
+    if wrong := [name for name in fields if not isinstance(name, str) or not name.strip()]:
+        raise InvalidValue(f"{wrong[0]!r} is not the name of a field", "write the field's name as text")
+    return [pa.field(name, _type(name, type)) for name, type in fields.items()]
+
+
+def _type(name: str, type: object) -> pa.DataType:
+    if isinstance(type, Mapping):
+        return pa.struct(_fields(type))
+    if not isinstance(type, str) or type not in TYPES:
+        raise InvalidValue(
+            f"field {name} has the type {type!r}, which does not exist",
+            f"write one of {', '.join(TYPES)}, or {{NAME: TYPE}} for an object",
+        )
+    return TYPES[type]
+
+
+def as_written(schema: pa.Schema | pa.StructType) -> dict[str, Any]:
+    """Return the fields of a schema as `schema_of` reads them."""
+    return {f.name: as_written(f.type) if pa.types.is_struct(f.type) else _NAMES[f.type] for f in schema}
+
+
+def kept_as(name: str, type: pa.DataType) -> pa.DataType:
+    """Return the type of a field for values of that type; raise InvalidValue if JSON has none for them."""
+    if pa.types.is_struct(type):
+        return pa.struct([pa.field(each.name, kept_as(f"{name}.{each.name}", each.type)) for each in type])
+    if pa.types.is_decimal(type) and type.scale > 0:
+        return pa.float64()
+    if pa.types.is_unsigned_integer(type) and type.bit_width < 64:
+        return pa.int64()
+    if type not in _NAMES:
+        raise InvalidValue(
+            f"field {name} would have the type {type}, which JSON values do not have",
+            "convert it with CAST, such as CAST(... AS bigint), double or varchar",
+        )
+    return type
+
+
+def _read(value: object) -> pa.Schema:
+    return value if isinstance(value, pa.Schema) else schema_of(value)  # type: ignore[arg-type]  # it checks
+
+
+Fields: TypeAlias = Annotated[
+    pa.Schema,
+    PlainValidator(_read, json_schema_input_type=dict[str, Any]),
+    PlainSerializer(as_written, return_type=dict[str, Any], when_used="json"),
+]
+"""The fields of JSON objects: names with types, such as `{delay: int64, weather: {gust: float64}}`."""

@@ -1,0 +1,149 @@
+"""Evaluates expressions that build on each other, all in one query: what one layer computes, the next may read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.expressions.checking import ROWS, Expression
+from tidegate.expressions.engine import engine
+
+
+class Layer(NamedTuple):
+    """Expressions over the columns of the layer before.
+
+    `named`: True if their values become columns by their names. `without`: columns that are gone behind the layer.
+    """
+
+    expressions: Mapping[str, Expression]
+    named: bool = False
+    without: frozenset[str] = frozenset()
+
+
+class Evaluated(NamedTuple):
+    """The values of a layer's expressions, and per row whether one of them could not be evaluated."""
+
+    values: list[pa.Array]
+    failed: npt.NDArray[np.bool_]
+
+
+class Answer(NamedTuple):
+    """What each layer evaluated, and the fields of the last one as JSON objects, if that was asked for."""
+
+    layers: list[Evaluated]
+    objects: Evaluated | None
+
+
+def evaluate_layers(layers: Sequence[Layer], rows: pa.RecordBatch, objects: pa.Schema | None = None) -> Answer:
+    """Evaluate the layers for every row, in order. A row that cannot be evaluated does not stop the others.
+
+    `objects`: the fields that are written as a JSON object for each row. A number that is not finite fails.
+    """
+    query = _Query(rows.schema.names)
+    for layer in layers:
+        query.add(layer)
+    found = _answer(query.text(objects), rows)
+    names = iter(found.schema.names)
+    evaluated = [_evaluated([found[next(names)] for _ in layer.expressions], rows.num_rows) for layer in layers]
+    return Answer(evaluated, None if objects is None else _evaluated([found[next(names)]], rows.num_rows))
+
+
+class _Query:
+    """The text of a query that grows by a layer at a time.
+
+    TRY turns a failure into null; the struct around a value tells that from a value that is null.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = list(columns)
+        self._from = ROWS
+        self._found: list[str] = []
+        self._mark = "#" * (1 + max((len(name) - len(name.lstrip("#")) for name in columns), default=0))
+
+    def add(self, layer: Layer) -> None:
+        first = len(self._found)
+        wrapped = {name: f"{self._mark}{at}" for at, name in enumerate(layer.expressions, first)}
+        known = map(_quoted, (*self._columns, *self._found))
+        values = [
+            f"TRY({{'value': (\n{each.text}\n)}}) AS {_quoted(wrapped[name])}"
+            for name, each in layer.expressions.items()
+        ]
+        self._from = f"(SELECT {', '.join([*known, *values])} FROM {self._from})"
+        self._found += wrapped.values()
+        if layer.named:
+            self._rename(wrapped, layer.without)
+
+    def _rename(self, wrapped: Mapping[str, str], without: frozenset[str]) -> None:
+        gone = {name.lower() for name in (*wrapped, *without)}  # SQL does not tell upper from lower case
+        kept = [name for name in self._columns if name.lower() not in gone]
+        made = [f"{_field(_quoted(at), 'value')} AS {_quoted(name)}" for name, at in wrapped.items()]
+        found = map(_quoted, self._found)
+        self._from = f"(SELECT {', '.join([*map(_quoted, kept), *made, *found])} FROM {self._from})"
+        self._columns = [*kept, *wrapped]
+
+    def text(self, objects: pa.Schema | None) -> str:
+        columns = [_quoted(name) for name in self._found]
+        return f"SELECT {', '.join([*columns, *([] if objects is None else [_object(objects)])])} FROM {self._from}"
+
+
+def _object(schema: pa.Schema) -> str:
+    """Return the text of the JSON object of a row; it fails for numbers that JSON does not have."""
+    fields = ", ".join(f"{_literal(field.name)}: {_json(_quoted(field.name), field.type)}" for field in schema)
+    finite = [
+        f"coalesce(isfinite({path}), true)" for field in schema for path in _floats(_quoted(field.name), field.type)
+    ]
+    value = f"TRY({{'value': encode(CAST(to_json({{{fields}}}) AS VARCHAR))}})"
+    return f"CASE WHEN {' AND '.join(finite)} THEN {value} END" if finite else value
+
+
+def _json(path: str, type: pa.DataType) -> str:
+    """Return the text of a field's value in an object: raw JSON stays as it is."""
+    if pa.types.is_large_string(type):
+        return f"CAST({path} AS JSON)"
+    if not pa.types.is_struct(type):
+        return path
+    inside = ", ".join(f"{_literal(each.name)}: {_json(_field(path, each.name), each.type)}" for each in type)
+    return f"CASE WHEN {path} IS NOT NULL THEN {{{inside}}} END"
+
+
+def _floats(path: str, type: pa.DataType) -> list[str]:
+    if pa.types.is_struct(type):
+        return [each for field in type for each in _floats(_field(path, field.name), field.type)]
+    return [path] if pa.types.is_floating(type) else []
+
+
+def _field(path: str, name: str) -> str:
+    return f"struct_extract({path}, {_literal(name)})"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _answer(query: str, rows: pa.RecordBatch) -> pa.Table:
+    connection = engine()
+    connection.register(ROWS, pa.Table.from_batches([rows]))
+    try:
+        found = connection.execute(query).to_arrow_table()
+    finally:
+        connection.unregister(ROWS)
+    if found.num_rows != rows.num_rows:
+        raise AssertionError("an expression has one value per row")
+    return found
+
+
+def _evaluated(wrapped: Sequence[pa.ChunkedArray], rows: int) -> Evaluated:
+    columns = [column.combine_chunks() for column in wrapped]
+    failed = np.zeros(rows, np.bool_)
+    for column in columns:
+        failed |= column.is_null().to_numpy(zero_copy_only=False)
+    return Evaluated([pc.struct_field(column, 0) for column in columns], failed)

@@ -1,0 +1,1 @@
+"""Formats of values: bytes to typed Arrow columns, and back."""

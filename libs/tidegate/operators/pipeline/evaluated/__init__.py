@@ -1,0 +1,1 @@
+"""Stateless steps whose expressions are evaluated on columns: those that somebody reads, and no others."""

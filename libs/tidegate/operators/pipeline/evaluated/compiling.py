@@ -1,0 +1,151 @@
+"""Compiles consecutive stateless steps into one function of a flow, which asks DuckDB once per batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.contracts.flow import Flow, Sifted
+from tidegate.contracts.flow import Stateless as Function
+from tidegate.contracts.records import Records
+from tidegate.expressions.evaluation import is_true
+from tidegate.expressions.layers import Answer, Evaluated, Layer, evaluate_layers
+from tidegate.kernels.columns import binary_parts
+from tidegate.operators.pipeline.evaluated.columns import ColumnReader, Read
+from tidegate.operators.pipeline.rules.places import Place
+from tidegate.operators.pipeline.rules.reading import behind, expressions_of
+from tidegate.operators.pipeline.rules.steps import Filter, Require, Select, Stateless, WithColumns
+
+_NOT_WRITTEN = "its values cannot be written as JSON"
+Mask = npt.NDArray[np.bool_]
+_Causes = Callable[[npt.NDArray[np.int64]], list[str]]
+
+
+class Stage(NamedTuple):
+    """A step, its expressions as a layer, and whether they read columns of the rows' keys and values."""
+
+    step: Stateless
+    layer: Layer
+    reads_key: bool
+    reads_value: bool
+
+    @property
+    def cause(self) -> str:
+        """Return why a row is rejected whose expressions cannot be evaluated."""
+        texts = ", ".join(each.text for each in self.layer.expressions.values())
+        return f"cannot be evaluated: {texts}"
+
+
+def compiled(steps: Sequence[Stateless], place: Place) -> Function:
+    """Return what the steps do with a flow at that place. The steps have been checked for it."""
+    stages, reader, objects = _plan(steps, place)
+
+    def sift(*flows: Flow) -> Sifted:
+        [flow] = flows
+        at = np.flatnonzero(_readable(flow))
+        rows = flow.rows.take(at)
+        read = reader.read(rows)
+        answer = evaluate_layers([stage.layer for stage in stages], read.columns, objects)
+        return _sifted(flow, at, _Verdict.of(stages, read, answer, len(rows)), answer.objects)
+
+    return sift
+
+
+def _plan(steps: Sequence[Stateless], place: Place) -> tuple[list[Stage], ColumnReader, pa.Schema | None]:
+    """Return the stages, the reader of what they read, and the fields of the objects that they make of values."""
+    begin, made, wanted, layers = place, set[str](), set[str](), []
+    changed = False
+    for step in steps:
+        expressions = expressions_of(step, place)
+        read = {name for each in expressions.values() for name in each.columns} - made
+        without = frozenset(place.values.schema.names if isinstance(step, Select) else ())
+        place = behind(step, place)
+        named = isinstance(step, WithColumns | Select)
+        made |= without | set(expressions if named else ())
+        layers.append((step, Layer(expressions, named, without), read))
+        wanted |= read
+        changed |= named
+    objects = place.values.schema if changed else None
+    if objects is not None:
+        wanted |= set(objects.names) - made
+    reader = ColumnReader(begin, wanted)
+    stages = [Stage(s, layer, bool(reader.of_key & read), bool(reader.of_value & read)) for s, layer, read in layers]
+    return stages, reader, objects
+
+
+def _readable(flow: Flow) -> Mask:
+    """Return which rows are records. A batch of records that cannot be read is rejected by the operator behind."""
+    unreadable = flow.rows.unreadable
+    return flow.is_record if unreadable is None else flow.is_record & (unreadable == 0)
+
+
+class _Verdict:
+    """What becomes of each row: the first step that drops or rejects it decides."""
+
+    def __init__(self, count: int) -> None:
+        self.kept = np.ones(count, np.bool_)
+        self.dropped = np.zeros(count, np.bool_)
+        self.causes: dict[int, str] = {}
+
+    @classmethod
+    def of(cls, stages: Sequence[Stage], read: Read, answer: Answer, count: int) -> _Verdict:
+        """Return what the stages, in order, make of the rows."""
+        verdict = cls(count)
+        for stage, evaluated in zip(stages, answer.layers, strict=True):
+            if stage.reads_key:
+                verdict.reject(read.key.code > 0, read.key.causes)
+            if stage.reads_value:
+                verdict.reject(read.value.code > 0, read.value.causes)
+            verdict.judge(stage, evaluated)
+        if answer.objects is not None:
+            verdict.reject(read.value.code > 0, read.value.causes)
+            verdict.reject(answer.objects.failed, lambda rows: [_NOT_WRITTEN] * len(rows))
+        return verdict
+
+    def judge(self, stage: Stage, evaluated: Evaluated) -> None:
+        self.reject(evaluated.failed, lambda rows: [stage.cause] * len(rows))
+        match stage.step:
+            case Filter():
+                self.dropped |= self.kept & ~is_true(evaluated.values[0])
+                self.kept &= ~self.dropped
+            case Require(reason=reason):
+                self.reject(~is_true(evaluated.values[0]), lambda rows: [reason] * len(rows))
+
+    def reject(self, rows: Mask, causes: _Causes) -> None:
+        """Reject those of the rows of which nothing is decided yet."""
+        rejected = np.flatnonzero(rows & self.kept)
+        if len(rejected):
+            self.causes.update(zip(rejected.tolist(), causes(rejected), strict=True))
+            self.kept[rejected] = False
+
+
+def _sifted(flow: Flow, at: npt.NDArray[np.int64], verdict: _Verdict, objects: Evaluated | None) -> Sifted:
+    """Return the flow behind the steps: rejected rows are not in it, and dropped ones only pass their time on."""
+    kept = np.ones(len(flow), np.bool_)
+    kept[at[verdict.dropped]] = False
+    changed = flow.dropping(kept)
+    if objects is not None:
+        chosen = np.flatnonzero(verdict.kept)
+        rows = _with_values(changed.rows, at[chosen], objects.values[0].take(pa.array(chosen)))
+        changed = replace(changed, rows=rows)
+    rejected = sorted(verdict.causes)
+    causes = tuple(verdict.causes[row] for row in rejected)
+    if rejected:
+        # rule: rejected-rows-move-nothing
+        stay = np.ones(len(flow), np.bool_)
+        stay[at[rejected]] = False
+        changed = changed.take(np.flatnonzero(stay))
+    return Sifted(changed, at[rejected].astype(np.int64), causes, int(verdict.dropped.sum()))
+
+
+def _with_values(rows: Records, at: npt.NDArray[np.int64], values: pa.Array) -> Records:
+    """Return the rows with other values at these places."""
+    data, starts, lengths = binary_parts(values)
+    value_start, value_length = rows.value_start.copy(), rows.value_length.copy()
+    value_start[at], value_length[at] = starts + len(rows.data), lengths
+    return replace(rows, data=np.concatenate([rows.data, data]), value_start=value_start, value_length=value_length)

@@ -1,0 +1,209 @@
+"""Conversions between the results of one step, and the flow and the tables of the whole pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.event_time import NO_TIMESTAMP
+from tidegate.contracts.flow import Flow, Marks, Passage
+from tidegate.contracts.log_schema import STEP_TOPIC
+from tidegate.contracts.operator import Array, Operator, StepResult
+from tidegate.contracts.records import NULL_LENGTH, Int64s, Records
+from tidegate.kernels.columns import binary_column, records_of
+from tidegate.operators.keys import WINDOW
+from tidegate.operators.result_tables import LATE_AND_REJECTED, changes_schema
+
+NO_SOURCE = -1
+"""The source of what no record caused: an idle advance, a flush, or a table that came further."""
+
+STEP, SOURCE, TOPIC = pa.field("step", pa.string()), pa.field("source", pa.int64()), pa.field("topic", pa.string())
+REFUSED = pa.schema([*LATE_AND_REJECTED, STEP, SOURCE, TOPIC])
+_PARTS = ("key", "value", "headers", "timestamp", "offset")
+_NO_BYTES = np.zeros(0, np.uint8)
+
+
+def flow_of(result: StepResult, source: Int64s, hold: int | None) -> Flow:
+    """Return the results of a step, with the marks that it passes on. `source`: those of the rows that it read."""
+    assert isinstance(result.passage, Passage)
+    marks = result.passage.marks(hold)
+    causes = _sources_of(source, result.passage.emitted_after)
+    records = Flow(rows=_records_of(result.emissions), source=causes, columns=_columns_of(result.emissions))
+    return _with_marks(records, marks, _sources_of(source, marks.row))
+
+
+def _sources_of(source: Int64s, rows: Int64s) -> Int64s:
+    return source[rows] if len(source) else np.full(len(rows), NO_SOURCE, np.int64)
+
+
+def _records_of(emissions: pa.Table) -> Records:
+    batches = emissions.combine_chunks().to_batches()
+    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], emissions.schema)
+    records = records_of(batch)
+    if "window_start" not in batch.schema.names:
+        return records
+    start, end = (np.asarray(batch.column(name), np.int64) for name in ("window_start", "window_end"))
+    return replace(records, window=(start, end))
+
+
+def _columns_of(emissions: pa.Table) -> pa.RecordBatch:
+    """Return the columns of emissions that are no part of a record, such as the cause."""
+    chosen = emissions.drop_columns(list(_PARTS))
+    return pa.record_batch([column.combine_chunks() for column in chosen.columns], chosen.schema)
+
+
+def _with_marks(flow: Flow, marks: Marks, mark_causes: Int64s) -> Flow:
+    """Return the records and the marks in one sequence."""
+    records, causes, columns = flow.rows, flow.source, flow.columns
+    if not len(marks.at):
+        return flow
+    count = len(records)
+    order = np.insert(np.arange(count), marks.at, count + np.arange(len(marks.at)))
+    blank = np.zeros(len(marks.at), np.int64)
+    window = records.window or (np.zeros(count, np.int64),) * 2
+    rows = Records(
+        data=records.data,
+        timestamp=np.append(records.timestamp, marks.time)[order],
+        window=(np.append(window[0], blank)[order], np.append(window[1], blank)[order]) if records.window else None,
+        time_only=order >= count,
+        **{name: np.append(getattr(records, name), blank)[order] for name in _PLACES},
+    )
+    assert columns is not None
+    taken = columns.take(pa.array(order, mask=order >= count))
+    return Flow(rows=rows, source=np.append(causes, mark_causes)[order], columns=taken)
+
+
+_PLACES = ("offset", *(f"{part}_{of}" for part in ("key", "value", "headers") for of in ("start", "length")))
+
+
+def numbered(flow: Flow, received: int) -> Flow:
+    """Return the flow whose records have arrival numbers from `received` on; a mark has that of the next record."""
+    is_record = flow.is_record
+    offsets = received + np.cumsum(is_record) - is_record
+    return replace(flow, rows=replace(flow.rows, offset=offsets.astype(np.int64)))
+
+
+def joined(*flows: Flow) -> Flow:
+    """Return what these flows have, one after the other."""
+    used = [flow for flow in flows if len(flow)]
+    if len(used) < 2:
+        return (used or list(flows))[0]
+    bases = np.cumsum([0, *(len(flow.rows.data) for flow in used)])
+    parts = [_moved(flow.rows, int(base)) for flow, base in zip(used, bases, strict=False)]
+    rows = Records(
+        data=np.concatenate([rows.data for rows in parts]),
+        timestamp=np.concatenate([rows.timestamp for rows in parts]),
+        time_only=np.concatenate([~flow.is_record for flow in used]),
+        window=_joined_windows(parts),
+        **{name: np.concatenate([getattr(rows, name) for rows in parts]) for name in _PLACES},
+    )
+    columns = pa.Table.from_batches([flow.columns for flow in used]).combine_chunks().to_batches()
+    return Flow(rows=rows, source=np.concatenate([flow.source for flow in used]), columns=columns[0])
+
+
+def emissions_of(flow: Flow) -> pa.Table:
+    """Return the records of a flow as the emissions of the pipeline."""
+    flow = flow.records_alone()
+    assert flow.columns is not None
+    kept = [name for name in ("cause", *WINDOW) if name in flow.columns.schema.names]
+    return pa.table(_record_columns(flow.rows) | {name: flow.columns.column(name) for name in kept})
+
+
+def _moved(rows: Records, base: int) -> Records:
+    return replace(rows, **{name: getattr(rows, name) + base for name in _PLACES if name.endswith("_start")})
+
+
+def _joined_windows(parts: Sequence[Records]) -> tuple[Int64s, Int64s] | None:
+    if all(rows.window is None for rows in parts):
+        return None
+    windows = [rows.window or (np.zeros(len(rows), np.int64),) * 2 for rows in parts]
+    start, end = (np.concatenate([window[bound] for window in windows]) for bound in (0, 1))
+    return start, end
+
+
+def changes_of(operators: Iterable[Operator]) -> pa.Schema:
+    """Return the schema of a pipeline's changelog: the columns of all steps, each once."""
+    columns = {field.name: field for operator in operators for field in own_columns(operator)}
+    return changes_schema([STEP, *columns.values()])
+
+
+def own_columns(operator: Operator) -> list[pa.Field]:
+    """Return the columns that the rows of a step's changelog have beside the common ones."""
+    slot = [pa.field(name, pa.int64()) for name in slot_of(operator) if name not in changes_schema().names]
+    return [*slot, *(field for field in operator.columns if field.name not in slot_of(operator))]
+
+
+def slot_of(operator: Operator) -> tuple[str, ...]:
+    """Return the columns that identify the slots of a step."""
+    assert isinstance(operator.slot, tuple), "a step is no pipeline"
+    return operator.slot
+
+
+def tagged(rows: pa.Table, step: str, schema: pa.Schema | None = None) -> pa.Table:
+    """Return the rows with the name of their step, with the columns of the schema if one is given."""
+    rows = rows.append_column(STEP, pa.repeat(pa.scalar(step), rows.num_rows))
+    if schema is None:
+        return rows
+    columns = [rows[f.name] if f.name in rows.schema.names else pa.nulls(rows.num_rows, f.type) for f in schema]
+    return pa.table(columns, schema)
+
+
+def rows_of(rows: pa.Table, step: str, operator: Operator) -> pa.Table:
+    """Return the rows of one step, with the columns that its operator knows."""
+    found = rows.filter(pc.equal(rows[STEP.name], step))
+    named = [*changes_schema(own_columns(operator)).names, *_used_undo_columns(found)]
+    return found.select([name for name in named if name in found.schema.names])
+
+
+def _used_undo_columns(rows: pa.Table) -> list[str]:
+    """Return the columns that only rows which undo a batch have."""
+    return [name for name in ("slot",) if name in rows.schema.names and rows[name].null_count < rows.num_rows]
+
+
+def refused_rows(rows: pa.Table, step: str, source: Array, *, of_input: bool) -> pa.Table:
+    """Return late or rejected rows with the name of their step and the offset of their source.
+
+    `of_input`: they are records of the input, as they are. Others have `step:NAME` where these have their topic.
+    """
+    topic = pa.scalar(None if of_input else STEP_TOPIC + step, TOPIC.type)
+    return sourced(tagged(rows, step), source).append_column(TOPIC, pa.repeat(topic, rows.num_rows))
+
+
+def with_given_bytes(rows: pa.Table, records: Records) -> pa.Table:
+    """Return refused rows of the input with key, value and headers as they were before any step changed them."""
+    if not rows.num_rows:
+        return rows
+    places = np.arange(len(records)) if records.time_only is None else np.flatnonzero(~records.time_only)
+    at = places[np.searchsorted(records.offset[places], rows["offset"].to_numpy())]
+    given = _record_columns(records.take(at))
+    for part in ("key", "value", "headers"):
+        rows = rows.set_column(rows.schema.get_field_index(part), rows.schema.field(part), given[part])
+    return rows
+
+
+def sourced(rows: pa.Table, source: Array) -> pa.Table:
+    """Return the rows with the offsets of the input records that caused them."""
+    return rows.append_column(SOURCE, pa.array(source, SOURCE.type))
+
+
+def rejected_rows(flow: Flow, rejected: Int64s, causes: Sequence[str]) -> pa.Table:
+    """Return the rows of a flow that a stateless step rejected, each with its cause."""
+    cause = pa.array(list(causes), pa.string()).cast(LATE_AND_REJECTED.field("cause").type)
+    nothing = pa.nulls(len(rejected), pa.int64())
+    columns = _record_columns(flow.rows.take(rejected)) | {"cause": cause, "lateness": nothing, "bound": nothing}
+    return pa.table(columns, LATE_AND_REJECTED)
+
+
+def _record_columns(rows: Records) -> dict[str, pa.Array | pa.ChunkedArray]:
+    headers_length = np.where(rows.headers_length > 0, rows.headers_length, NULL_LENGTH)
+    return {
+        "key": binary_column(rows.data, _NO_BYTES, rows.key_start, rows.key_length),
+        "value": binary_column(rows.data, _NO_BYTES, rows.value_start, rows.value_length),
+        "headers": binary_column(rows.data, _NO_BYTES, rows.headers_start, headers_length),
+        "timestamp": pa.array(rows.timestamp, mask=rows.timestamp == NO_TIMESTAMP),
+        "offset": pa.array(rows.offset),
+    }

@@ -1,0 +1,231 @@
+"""One batch on its way through the steps of a pipeline: the flows between steps, the ledger, and the tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.batch_metadata import Counts
+from tidegate.contracts.errors import EngineError
+from tidegate.contracts.flow import Flow, Sifted
+from tidegate.contracts.operator import OperatorState, StepResult
+from tidegate.contracts.records import Int64s, Records
+from tidegate.operators.pipeline.passage.results import (
+    REFUSED,
+    emissions_of,
+    flow_of,
+    joined,
+    numbered,
+    refused_rows,
+    rejected_rows,
+    sourced,
+    tagged,
+    with_given_bytes,
+)
+from tidegate.operators.pipeline.passage.times import Times, moved_times
+from tidegate.operators.pipeline.steps import INPUT, Step
+
+
+class Way(NamedTuple):
+    """How a batch begins: with records, with an advance of time, or as a flush of all steps."""
+
+    kind: Literal["step", "advance", "flush"]
+    records: Records
+    clock_ms: int
+    stream_time: int = 0
+
+
+class Stopped(NamedTuple):
+    """Where a bound stopped a batch: the step, the bound, and the input record before which it stopped."""
+
+    step: str
+    limit: str
+    source: int
+
+
+@dataclass
+class Batch:
+    """The flows and results of the steps that the batch has passed so far."""
+
+    first_segment: frozenset[str]
+    schema: pa.Schema
+    way: Way
+    flows: dict[str, Flow] = field(default_factory=dict)
+    ledger: dict[str, Counts] = field(default_factory=dict)
+    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
+    undone: list[pa.Table] = field(default_factory=list)
+    measures: dict[str, int] = field(default_factory=dict)
+    needs: list[int] = field(default_factory=list)
+    last: tuple[str, pa.Table | None] = ("", None)
+
+    def __post_init__(self) -> None:
+        self.flows[INPUT] = Flow.of_input(self.way.records)
+
+    def apply(self, step: Step) -> None:
+        """Apply a stateless step to the flows that it reads; raise EngineError if it loses or invents records."""
+        assert step.function is not None
+        read = [self.flows[name] for name in step.reads]
+        sifted = step.function(*read)
+        self.flows[step.name] = sifted.flow if step.passes_time else sifted.flow.records_alone()
+        arrived, rejected = sum(map(self.records_of, read)), len(sifted.rejected)
+        self.ledger[step.name] = Counts(
+            records_in=arrived,
+            applied=arrived - rejected,
+            rejected=rejected,
+            emitted=self.records_of(sifted.flow),
+        )
+        if self.records_of(sifted.flow) != arrived - rejected - sifted.filtered:
+            raise EngineError(f"step {step.name} lost or invented rows", value=arrived, remedy="fix its function")
+        self._reject(step, read[0], sifted)
+        self.measures[f"{step.name}.filtered"] = sifted.filtered
+        self.last = step.name, None
+
+    def arriving(self, step: Step, received: int) -> Flow:
+        """Return the flow that arrives at a step that holds state; behind the first operator rows get their number."""
+        [read] = step.reads
+        flow = self.flows[read]
+        return flow if step.name in self.first_segment else numbered(flow, received)
+
+    def take(self, step: Step, state: OperatorState, flow: Flow) -> Stopped | None:
+        """Let the step take the flow, then the advance or the flush; return where a bound stopped it."""
+        results = [self._step(step, state, flow)]
+        stopped = self._stopped(step, results[0], flow)
+        if stopped is None and self.way.kind == "flush":
+            results.append(state.flush())
+        self._note(step, flow, results)
+        self._check(step, flow, stopped)
+        sources = flow.source, np.empty(0, np.int64)
+        hold = step.hold if step.passes_time else None
+        parts = (flow_of(result, source, hold) for result, source in zip(results, sources, strict=False))
+        self.flows[step.name] = joined(*parts)
+        return stopped
+
+    def records_of(self, flow: Flow) -> int:
+        """Return how many records the flow has, without marks and dropped rows."""
+        return int(flow.is_record.sum())
+
+    def undo(self) -> pa.Table:
+        """Return the rows that lead back to the states before the batch."""
+        return pa.concat_tables([self.schema.empty_table(), *self.undone[::-1]], promote_options="default")
+
+    def result(self, stream_time: int, before: Times, after: Times) -> StepResult:
+        """Return what the whole batch did. `before`, `after`: where the steps stood before and after it."""
+        emissions = self._emissions()
+        late, rejected = (pa.concat_tables([REFUSED.empty_table(), *self._kept(name)]) for name in ("late", "rejected"))
+        forth, back = (moved_times(*times, self.schema) for times in ((before, after), (after, before)))
+        return StepResult(
+            emissions=emissions,
+            late=late,
+            rejected=rejected,
+            changes=pa.concat_tables([self.schema.empty_table(), *self._kept("changes"), forth]),
+            undo=pa.concat_tables([self.undo(), back], promote_options="default"),
+            counts=self._counts(late, rejected, emissions.num_rows),
+            stream_time=stream_time,
+            measures=self.measures,
+            needs=min(self.needs, default=None),
+            ledger=self.ledger,
+        )
+
+    def _emissions(self) -> pa.Table:
+        """Return what leaves the last step."""
+        step, emissions = self.last
+        flow = self.flows[step]
+        return sourced(
+            tagged(emissions_of(flow) if emissions is None else emissions, step), flow.source[flow.is_record]
+        )
+
+    def _counts(self, late: pa.Table, rejected: pa.Table, emitted: int) -> Counts:
+        """Return what became of the input's records: applied if no step refused it that reads the input."""
+        taken = self.records_of(self.flows[INPUT])
+        refused = {*_of_input(rejected)}
+        missed = {*_of_input(late)} - refused
+        of_steps = self.ledger.values()
+        return Counts(
+            records_in=taken,
+            applied=taken - len(refused) - len(missed),
+            late=len(missed),
+            rejected=len(refused),
+            emitted=emitted,
+            held=sum(counts.held for counts in of_steps),
+            held_bytes=sum(counts.held_bytes for counts in of_steps),
+        )
+
+    def _step(self, step: Step, state: OperatorState, flow: Flow) -> StepResult:
+        if self.way.kind == "advance" and step.name in self.first_segment:
+            return state.advance(self.way.stream_time)
+        return state.step(flow.rows, self.way.clock_ms)
+
+    def _stopped(self, step: Step, result: StepResult, flow: Flow) -> Stopped | None:
+        if result.stopped_at is None:
+            return None
+        [source] = _sources(np.array([result.stopped_at]), flow)
+        return Stopped(step.name, f"{step.name}.{result.stopped_by}", int(source))
+
+    def _note(self, step: Step, flow: Flow, results: list[StepResult]) -> None:
+        """Keep the tables and the counts of the step."""
+        last, whole = results[-1], results[0].counts
+        emitted = sum(result.counts.emitted for result in results)
+        held = {"held": last.counts.held, "held_bytes": last.counts.held_bytes, "emitted": emitted}
+        self.ledger[step.name] = Counts(**vars(whole) | held)
+        for result in results:
+            self._keep("changes", tagged(result.changes, step.name, self.schema))
+            self.undone.append(tagged(result.undo, step.name))
+            for name, rows in (("late", result.late), ("rejected", result.rejected)):
+                self._keep(name, self._refused(rows, step, _sources(rows["offset"].to_numpy(), flow)))
+            for name, number in result.measures.items():
+                self._measure(f"{step.name}.{name}", number)
+        self.needs += [] if last.needs is None else [last.needs]
+        self.last = step.name, pa.concat_tables([result.emissions for result in results])
+
+    def _check(self, step: Step, flow: Flow, stopped: Stopped | None) -> None:
+        """Raise EngineError unless the step counted each record that arrived, once."""
+        counts, arrived = self.ledger[step.name], self.records_of(flow)
+        if not counts.balanced or (stopped is None and counts.records_in != arrived):
+            raise EngineError(
+                f"step {step.name} counted {counts.records_in} records of {arrived}",
+                value=counts,
+                remedy="report this as a bug",
+            )
+
+    def _reject(self, step: Step, flow: Flow, sifted: Sifted) -> None:
+        if len(sifted.rejected):
+            rows = rejected_rows(flow, sifted.rejected, sifted.causes)
+            self._keep("rejected", self._refused(rows, step, flow.source[sifted.rejected]))
+
+    def _measure(self, name: str, number: int) -> None:
+        """Add a measure of a step's results to those before it; extremes and sizes afterwards are no sums."""
+        before = self.measures.get(name)
+        if before is None or name.endswith("_now"):
+            self.measures[name] = number
+        elif name.endswith(("_max", "_min")):
+            self.measures[name] = (max if name.endswith("_max") else min)(before, number)
+        else:
+            self.measures[name] = before + number
+
+    def _refused(self, rows: pa.Table, step: Step, source: Int64s) -> pa.Table:
+        of_input = step.name in self.first_segment
+        given = with_given_bytes(rows, self.way.records) if of_input else rows
+        return refused_rows(given, step.name, source, of_input=of_input)
+
+    def _keep(self, name: str, rows: pa.Table) -> None:
+        self.tables.setdefault(name, []).append(rows)
+
+    def _kept(self, name: str) -> list[pa.Table]:
+        return self.tables.get(name, [])
+
+
+def _of_input(rows: pa.Table) -> list[int]:
+    """Return the offsets of the rows that still are records of the input."""
+    found: list[int] = rows.filter(pc.is_null(rows["topic"]))["offset"].to_pylist()
+    return found
+
+
+def _sources(offsets: Int64s, flow: Flow) -> Int64s:
+    """Return the sources of the flow's records with these offsets. A mark has the offset of the record behind it."""
+    records = np.flatnonzero(flow.is_record)
+    sources: Int64s = flow.source[records[np.searchsorted(flow.rows.offset[records], offsets)]]
+    return sources

@@ -1,0 +1,88 @@
+"""What is known of the rows at each place of a pipeline: their columns, and the windows of their keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from tidegate.contracts.config import KeyRules, OperatorConfig, OperatorRules, OutputDeclaration, TimeWindows, Windows
+from tidegate.contracts.values import Values
+from tidegate.operators.registry import config_type
+
+KeyType = Literal["bytes", "string", "int16", "int32", "int64"]
+KEY_TYPES: dict[KeyType, pa.DataType] = {
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+}
+"""The types of keys, in Kafka's formats: whole numbers have their highest byte first."""
+WINDOW = ("window_start", "window_end")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A place of a pipeline: behind its input, or behind a step.
+
+    `windows`: how rows name the windows of their keys. `length`: that of the windows, ms; None: unknown, or of any
+    length. `closes_after`: how long after its end a window still changes, ms; None: unknown.
+    `is_input`: whether rows are records of the input, whose windows only the first operator reads.
+    """
+
+    key: KeyType
+    values: Values
+    windows: Windows
+    length: int | None = None
+    closes_after: int | None = None
+    is_input: bool = False
+
+    @property
+    def windowed(self) -> bool:
+        """Return whether keys have windows."""
+        return self.windows not in ("none", "ignore")
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Return the columns that expressions can read. A field of the value hides another column of its name."""
+        windows = WINDOW if self.windowed and not self.is_input else ()
+        fields = [pa.field(name, pa.int64()) for name in ("timestamp", *windows)]
+        if not (self.is_input and (self.windows == "session" or isinstance(self.windows, TimeWindows))):
+            fields.append(pa.field("key", KEY_TYPES[self.key]))
+        hidden = {name.lower() for name in self.values.schema.names}
+        return pa.schema([*(field for field in fields if field.name not in hidden), *self.values.schema])
+
+    def inferred(self, kind: type[OperatorConfig], raw: dict[str, Any]) -> dict[str, Any]:
+        """Return the options that the rows at this place determine for a step of that kind."""
+        declared = OutputDeclaration(windows=self.windows, closes_after=self.closes_after)
+        known = kind.inferred_options(raw, declared)
+        return {name: value for name, value in known.items() if name != "key_format"}
+
+    def behind(self, rules: OperatorRules, emits: pa.Schema | None) -> Place:
+        """Return the place behind a step with these rules."""
+        config, values = as_config(rules), rules.results(self.values, emits)
+        if isinstance(rules, KeyRules):
+            windows = "headers" if self.windowed else self.windows
+            return replace(self, values=values, windows=windows, is_input=False)
+        closes_after = config.writes().closes_after
+        length = _length(config)
+        return replace(self, values=values, windows="headers", length=length, closes_after=closes_after, is_input=False)
+
+    def with_values(self, values: Values) -> Place:
+        """Return the place where rows have other values."""
+        return replace(self, values=values)
+
+
+def as_config(rules: OperatorRules) -> OperatorConfig:
+    """Return the rules as the configuration of an operator, which says what its results are."""
+    found = config_type(rules.kind).model_construct(**dict(rules))
+    assert isinstance(found, OperatorConfig)
+    return found
+
+
+def _length(config: OperatorConfig) -> int | None:
+    """Return the length of the windows that an operator makes, ms, as Kafka's format of keys needs it."""
+    windows = config.model_copy(update={"output_windows": "kafka"}).writes().windows
+    return windows.time if isinstance(windows, TimeWindows) else None

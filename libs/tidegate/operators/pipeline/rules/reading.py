@@ -1,0 +1,244 @@
+"""Reads the steps of a pipeline one after the other, each with what the steps before it determine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from pydantic import ValidationError
+from pydantic_core import InitErrorDetails
+
+from tidegate.contracts.config import KeyRules, OperatorRules, OutputDeclaration, Windows
+from tidegate.contracts.errors import InvalidValue, UserError
+from tidegate.contracts.values import Values, kept_as, schema_of
+from tidegate.expressions.checking import Expression, check, check_condition, check_names
+from tidegate.operators.pipeline.rules.places import Place, as_config
+from tidegate.operators.pipeline.rules.steps import (
+    OF_THE_PIPELINE,
+    STATELESS,
+    Filter,
+    Require,
+    Select,
+    Stateful,
+    Stateless,
+    StepRules,
+    WithColumns,
+)
+from tidegate.operators.pipeline.steps import INPUT
+from tidegate.operators.registry import kind_of, kinds, kinds_where
+
+_STEPS = "write a step with name and kind, or filter, require, with_columns or select"
+PIPELINE = "pipeline"
+_TOPICS = {"input", "output", "dead_letters", "idle_after", "output_windows"}
+
+
+class Reading:
+    """The steps that have been read, the place behind them, and all problems.
+
+    `place` is None behind a step with a problem: what depends on it is not checked.
+    """
+
+    def __init__(self, place: Place, shared: Mapping[str, Any]) -> None:
+        self.steps: list[StepRules] = []
+        self.places: list[Place] = []
+        self._place: Place | None = place
+        self._shared = shared
+        self._names = set[str]()
+        self._errors: list[InitErrorDetails] = []
+
+    def read(self, raw: object) -> None:
+        """Read all steps. Raise ValidationError with all problems."""
+        if not isinstance(raw, Sequence) or isinstance(raw, str):
+            raise InvalidValue("not a list of steps", "write steps: [{name: NAME, kind: KIND, ...}, {filter: ...}]")
+        for at, each in enumerate(raw):
+            with self._collecting(at, each):
+                self._read_step(_as_mapping(each))
+        if not self._errors and not any(isinstance(step, Stateful) for step in self.steps):
+            raise InvalidValue("no step holds state", "add a step with a name and a kind")
+        if self._place is not None:
+            self.places.append(self._place)
+        if self._errors:
+            raise ValidationError.from_exception_data("steps", self._errors)
+
+    @contextmanager
+    def _collecting(self, at: int, raw: object) -> Iterator[None]:
+        """Note what is wrong with the step; what is known of its results is unknown then."""
+        try:
+            yield
+        except ValidationError as error:
+            self._errors += [_detail((at, *each["loc"]), each) for each in error.errors(include_url=False)]
+        except InvalidValue as error:
+            self._errors.append(_detail((at,), {"type": "value_error", "input": raw, "ctx": {"error": error}}))
+        else:
+            return
+        self._place = None
+
+    def _read_step(self, raw: Mapping[str, Any]) -> None:
+        verbs = [verb for verb in STATELESS if verb in raw]
+        if "kind" in raw and not verbs:
+            self._append(*self._stateful(raw))
+        elif len(verbs) == 1 and "kind" not in raw:
+            self._append(*self._stateless(verbs[0], raw))
+        elif "to" in raw:
+            raise InvalidValue(
+                "a topic is not a step of its own here",
+                "write {to: TOPIC} or {to: TOPIC, key: kafka_windows} as the last step, and no output beside steps",
+            )
+        else:
+            raise InvalidValue("not a step", _STEPS)
+
+    def _append(self, step: StepRules, behind: Place | None) -> None:
+        self.steps.append(step)
+        if self._place is not None:
+            self.places.append(self._place)
+        self._place = behind
+
+    def _stateful(self, raw: Mapping[str, Any]) -> tuple[Stateful, Place | None]:
+        kind = _kind(raw)
+        given = {name: value for name, value in raw.items() if name not in ("name", "kind", "emits")}
+        if foreign := sorted(set(given) & (OF_THE_PIPELINE | _TOPICS)):
+            raise InvalidValue(f"{foreign[0]} is an option of the whole pipeline", f"write {foreign[0]} beside steps")
+        self._check_name(raw.get("name"))
+        place = self._place
+        is_first = not any(isinstance(step, Stateful) for step in self.steps)
+        shared = self._shared if is_first else {}
+        rules = _rules(kind, given, self._inferred(kind, given), place).model_copy(update=shared)
+        emits = None if raw.get("emits") is None else schema_of(raw["emits"])
+        step = Stateful.model_validate({"name": raw["name"], "rules": rules, "emits": emits})
+        _check_emits(rules, emits)
+        if rules.reads() is not None and not is_first:
+            raise InvalidValue(
+                "a table is waited for with the time of the first step that holds state",
+                "put the join before it, or write the join as an operator of its own",
+            )
+        return step, None if place is None else place.behind(rules, emits)
+
+    def _inferred(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options that the steps before determine for a step of that kind.
+
+        Behind a step with a problem they are unknown, and any will do.
+        """
+        place = self._place
+        if place is None:
+            windows: Windows = "headers" if given.get("until") == "window_close" else None
+            return kind_of(kind).config.inferred_options(given, OutputDeclaration(windows=windows, closes_after=0))
+        return place.inferred(kind_of(kind).config, dict(given))
+
+    def _check_name(self, name: object) -> None:
+        if not isinstance(name, str):
+            raise InvalidValue("a step that holds state needs a name", "add name: NAME")
+        if name == INPUT:
+            raise InvalidValue(f"{name} is the name of what the first step reads", "give the step another name")
+        if name in self._names:
+            raise InvalidValue(f"another step is named {name}", "give each step a name of its own")
+        self._names.add(name)
+
+    def _stateless(self, verb: str, raw: Mapping[str, Any]) -> tuple[Stateless, Place | None]:
+        step = STATELESS[verb].model_validate(raw)
+        if self._place is None:
+            return step, None
+        place = behind(step, self._place)
+        if isinstance(step, WithColumns | Select):
+            self._check_timestamp(place)
+        return step, place
+
+    def _check_timestamp(self, place: Place) -> None:
+        """Raise InvalidValue if the first operator would not find the field with the event timestamp any more."""
+        field = getattr(self._shared.get("timestamp"), "field", None)
+        known = place.values.schema.names
+        if place.is_input and field is not None and place.values.form == "object" and field not in known:
+            cause = f"field {field}, which has the timestamps, is lost"
+            raise InvalidValue(cause, f"name {field} among the fields of the values")
+
+
+def behind(step: Stateless, place: Place) -> Place:
+    """Return the place behind a stateless step. Raise InvalidValue if one of its expressions is wrong."""
+    try:
+        expressions = expressions_of(step, place)
+        if isinstance(step, Filter | Require):
+            return place
+        types = {name: each.type for name, each in expressions.items()}
+        kept = {field.name: field.type for field in _objects(place)} if isinstance(step, WithColumns) else {}
+        found = _fields(kept | types)
+        check_names(found.schema)
+    except UserError as error:
+        raise InvalidValue(f"{error.problem} ({error.value})", error.remedy) from None
+    return place.with_values(found)
+
+
+def expressions_of(step: Stateless, place: Place) -> dict[str, Expression]:
+    """Return the checked expressions of a step by the names of the fields that they make; a condition has its verb.
+
+    Raise UserError if one is wrong.
+    """
+    columns = place.columns
+    match step:
+        case Filter():
+            return {"filter": check_condition(step.filter, columns)}
+        case Require():
+            return {"require": check_condition(step.require, columns)}
+        case WithColumns():
+            return {name: check(text, columns) for name, text in step.with_columns.items()}
+        case Select():
+            return {name: check(text, columns) for name, text in step.select.items()}
+
+
+def _objects(place: Place) -> pa.Schema:
+    """Return the fields to which others are added; raise InvalidValue if values are no JSON."""
+    if place.values.form in ("bytes", "string"):
+        raise InvalidValue(
+            "values have no fields to which others are added", "describe them: input: {value: {json: {NAME: TYPE}}}"
+        )
+    return place.values.schema
+
+
+def _fields(types: Mapping[str, pa.DataType]) -> Values:
+    """Return objects of these fields; raise InvalidValue if JSON has none of a type."""
+    return Values.of_fields(pa.schema({name: kept_as(name, type) for name, type in types.items()}))
+
+
+def _kind(raw: Mapping[str, Any]) -> str:
+    """Return the step's kind; raise InvalidValue unless operators of that kind can be steps."""
+    kind = raw["kind"]
+    possible = [name for name in kinds() if name != PIPELINE and name not in kinds_where("is_table")]
+    if kind in possible:
+        return str(kind)
+    if kind in kinds_where("is_table"):
+        raise InvalidValue(f"{kind} has no results that a step could read", "write it as an operator of its own")
+    raise InvalidValue(f"there are no steps of kind {kind}", f"write one of {', '.join(possible)}")
+
+
+def _rules(kind: str, given: Mapping[str, Any], known: Mapping[str, Any], place: Place | None) -> OperatorRules:
+    """Return the operator's rules; what is determined by other parts of the pipeline does not count as given."""
+    model = kind_of(kind).rules
+    if place is not None and place.windowed and not issubclass(model, KeyRules):
+        raise InvalidValue("its input has windows already", "put a step without windows of its own here")
+    if place is not None and not place.windowed and given.get("until") == "window_close":
+        raise InvalidValue(
+            "its input has no windows", "put a step with windows before it, or write until: {time_limit: 30s}"
+        )
+    windows = {"windows": place.windows} if place is not None and issubclass(model, KeyRules) else {}
+    rules = model.model_validate({**known, **given, **windows})
+    found = model.model_construct(_fields_set=rules.model_fields_set & set(given), **dict(rules))
+    if place is not None and place.closes_after is not None:
+        for option, conflict in as_config(found).conflicts(OutputDeclaration(closes_after=place.closes_after)):
+            raise InvalidValue(f"{option}: {conflict.cause}", conflict.remedy)
+    return found
+
+
+def _check_emits(rules: OperatorRules, emits: pa.Schema | None) -> None:
+    unknown = Values.of_bytes()
+    if emits is not None and rules.results(unknown, emits) == rules.results(unknown, None):
+        raise InvalidValue("the fields of its results are known without `emits`", "remove emits")
+
+
+def _as_mapping(raw: object) -> Mapping[str, Any]:
+    if not isinstance(raw, Mapping):
+        raise InvalidValue("not a step", _STEPS)
+    return raw
+
+
+def _detail(loc: tuple[int | str, ...], error: Mapping[str, Any]) -> InitErrorDetails:
+    return InitErrorDetails(type=error["type"], loc=loc, input=error["input"], ctx=error.get("ctx", {}))

@@ -1,0 +1,162 @@
+"""One partition of a pipeline: the states of its steps, and the batch that passes through them.
+
+Each step takes the whole batch before the next one begins. Between two steps there are rows and time marks in one exact
+sequence (`contracts.flow`), so the output is that of a chain that takes one record at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pyarrow as pa
+
+from tidegate.contracts.errors import BufferFull
+from tidegate.contracts.event_time import ALWAYS
+from tidegate.contracts.flow import Flow
+from tidegate.contracts.operator import Operator, OperatorState, StepResult, Storage, TableReader
+from tidegate.contracts.records import Records
+from tidegate.operators.pipeline.passage.results import NO_SOURCE, changes_of, rows_of, tagged
+from tidegate.operators.pipeline.passage.times import UNBEGUN, StepTime, Times, checksum, time_rows, times_in
+from tidegate.operators.pipeline.passage.way import Batch, Stopped, Way
+from tidegate.operators.pipeline.steps import Step, first_segment, operators_of
+from tidegate.operators.pipeline.storage import CHECKS, RECEIVED, Prefixed
+
+_NO_RECORDS = Records.from_rows([])
+
+
+class PipelineState:
+    """The state of one partition of a pipeline, an OperatorState."""
+
+    def __init__(self, steps: tuple[Step, ...], storage: Storage) -> None:
+        self._steps = steps
+        self._operators = operators_of(steps)
+        self._first_segment = first_segment(steps)
+        self._schema = changes_of(self._operators.values())
+        self._storage = storage
+        self._grown: list[str] = []
+        self._tables: dict[str, tuple[Any, int]] = {}
+        self._states: dict[str, OperatorState] = {}
+        self._open_all()
+
+    @property
+    def stream_time(self) -> int:
+        """Return the stream time of the first step that holds state."""
+        return next(iter(self._opened().values())).stream_time
+
+    def times(self) -> dict[str, StepTime]:
+        """Return where each stateful step stands."""
+        received = self._storage.arrays()[RECEIVED]
+        states = self._opened()
+        return {name: StepTime(states[name].stream_time, int(received[at])) for at, name in enumerate(states)}
+
+    def read_table(self, table: Any, open_until: int = ALWAYS, step: str | None = None) -> None:
+        """Use the state of a table's partition for the lookups of that step; by default of the only one that reads."""
+        readers = [name for name, state in self._opened().items() if hasattr(state, "read_table")]
+        name = readers[0] if step is None else step
+        self._tables[name] = table, open_until
+        cast(TableReader, self._states[name]).read_table(table, open_until)
+
+    def step(self, records: Records, clock_ms: int) -> StepResult:
+        """Pass the records through all steps.
+
+        A bound that is reached in an inner step stops the pipeline before the input record that caused it: what the
+        batch did is undone, and the records before that one are passed through again.
+        """
+        return self._run(Way("step", records, clock_ms))
+
+    def advance(self, stream_time: int, clock_ms: int = 0) -> StepResult:
+        """Advance the stream time of the first steps, and pass on what becomes due and the marks.
+
+        Raise BufferFull, with the state as before, if a bound of an inner step is reached.
+        """
+        return self._run(Way("advance", _NO_RECORDS, clock_ms, stream_time))
+
+    def flush(self, clock_ms: int = 0) -> StepResult:
+        """Emit everything that is held, step by step: each takes what the steps before it released, then is flushed.
+
+        Raise BufferFull, with the state as before, if a bound of an inner step is reached.
+        """
+        return self._run(Way("flush", _NO_RECORDS, clock_ms))
+
+    def restore(self, rows: pa.Table, stream_time: int) -> None:
+        """Apply changelog rows, of which the latest of a slot comes last.
+
+        They say where the steps stand; the first step's stream time is the pipeline's, and is given.
+        """
+        times = self.times() | times_in(rows)
+        for at, (name, operator) in enumerate(self._operators.items()):
+            time = stream_time if at == 0 else times[name].stream_time
+            self._opened()[name].restore(rows_of(rows, name, operator), time)
+            self._storage.arrays()[RECEIVED][at] = times[name].received
+        self._check_in()
+
+    def snapshot(self) -> pa.Table:
+        """Return the rows (all `put`) from which `restore` builds equal states, step by step."""
+        parts = [tagged(state.snapshot(), name, self._schema) for name, state in self._opened().items()]
+        begun = {name: time for name, time in self.times().items() if time != UNBEGUN}
+        return pa.concat_tables([self._schema.empty_table(), *parts, time_rows(begun, self._schema)])
+
+    def _run(self, way: Way) -> StepResult:
+        before = self.times()
+        batch = Batch(self._first_segment, self._schema, way)
+        stopped = self._pass_through(batch)
+        self._check_in()
+        if stopped is None:
+            return batch.result(self.stream_time, before, self.times())
+        # rule: inner-bound-undone
+        self._undo(batch.undo(), before)
+        if stopped.source == NO_SOURCE:
+            raise BufferFull(
+                f"{stopped.limit} is reached, and no record caused it",
+                value=stopped.step,
+                remedy="raise the bound, or let records pass before a flush",
+            )
+        kept = way.records.slice(0, int((way.records.offset < stopped.source).sum()))
+        batch = Batch(self._first_segment, self._schema, way._replace(records=kept))
+        again = self._pass_through(batch)
+        assert again is None, "a bound was reached by records that did not reach it before"
+        self._check_in()
+        result = batch.result(self.stream_time, before, self.times())
+        return replace(result, stopped_at=stopped.source, stopped_by=stopped.limit)
+
+    def _pass_through(self, batch: Batch) -> Stopped | None:
+        """Take the batch through the steps; return where it stopped, if a bound was reached."""
+        for step in self._steps:
+            if step.function is not None:
+                batch.apply(step)
+                continue
+            state = self._opened()[step.name]
+            flow = batch.arriving(step, self.times()[step.name].received)
+            self._receive(step.name, flow, batch)
+            stopped = batch.take(step, state, flow)
+            if stopped is not None:
+                return stopped
+        return None
+
+    def _receive(self, name: str, flow: Flow, batch: Batch) -> None:
+        self._storage.arrays()[RECEIVED][list(self._operators).index(name)] += batch.records_of(flow)
+
+    def _check_in(self) -> None:
+        """Write the checksums of where the steps stand."""
+        self._storage.arrays()[CHECKS][:] = [checksum(time) for time in self.times().values()]
+
+    def _undo(self, rows: pa.Table, before: Times) -> None:
+        back = pa.concat_tables([rows, time_rows(before, self._schema)], promote_options="default")
+        self.restore(back, next(iter(before.values())).stream_time)
+
+    def _open_all(self) -> None:
+        for name, operator in self._operators.items():
+            self._open(name, operator)
+
+    def _open(self, name: str, operator: Operator) -> None:
+        self._states[name] = operator.open(Prefixed(self._storage, name, self._grown))
+        if name in self._tables:
+            cast(TableReader, self._states[name]).read_table(*self._tables[name])
+
+    def _opened(self) -> dict[str, OperatorState]:
+        """Return the steps' states; open all anew if one of them grew, because that makes the others' arrays stale."""
+        if self._grown:
+            self._grown.clear()
+            self._open_all()
+        return self._states

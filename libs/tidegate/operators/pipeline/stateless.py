@@ -1,0 +1,76 @@
+"""Stateless steps, made of functions of a flow: these say what becomes of each row, by whatever means they evaluate it.
+
+A mask or a change must depend on each row alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidegate.contracts.flow import Flow, Sifted, Stateless
+from tidegate.operators.pipeline.passage.results import joined
+
+Mask = Callable[[Flow], npt.NDArray[np.bool_]]
+"""A function that says for each row of a flow whether something is true of it; for marks its answer is not used."""
+
+_NONE = np.empty(0, np.int64)
+
+
+def keeping(wanted: Mask) -> Stateless:
+    """Return the step that drops the records that are not wanted. They still pass their time on (`filter`)."""
+
+    def sift(*flows: Flow) -> Sifted:
+        [flow] = flows
+        found = flow.dropping(wanted(flow))
+        return Sifted(found, _NONE, filtered=int(flow.is_record.sum() - found.is_record.sum()))
+
+    return sift
+
+
+def requiring(valid: Mask, cause: str) -> Stateless:
+    """Return the step that rejects, with the cause, the records that are not valid. They move no time (`require`)."""
+
+    def sift(*flows: Flow) -> Sifted:
+        [flow] = flows
+        rejected = flow.is_record & ~valid(flow)
+        at = np.flatnonzero(rejected)
+        # rule: rejected-rows-move-nothing
+        return Sifted(flow.take(np.flatnonzero(~rejected)) if len(at) else flow, at, (cause,) * len(at))
+
+    return sift
+
+
+def changing(change: Callable[[Flow], Flow]) -> Stateless:
+    """Return the step that changes rows in place: their values, keys or columns, not their number or order."""
+
+    def sift(*flows: Flow) -> Sifted:
+        return Sifted(change(*flows), _NONE)
+
+    return sift
+
+
+def merging() -> Stateless:
+    """Return the step that merges flows by the input record that caused each row, and then in the order of the flows.
+
+    So the order does not depend on how batches are cut: whatever one input record causes is in one batch.
+    """
+
+    def sift(*flows: Flow) -> Sifted:
+        flow = joined(*(_with_same_columns(flow, flows) for flow in flows))
+        return Sifted(flow.take(np.argsort(flow.source, kind="stable")), _NONE)
+
+    return sift
+
+
+def _with_same_columns(flow: Flow, flows: tuple[Flow, ...]) -> Flow:
+    """Return the flow with the columns that all of the flows have."""
+    names = [set(other.columns.schema.names if other.columns is not None else ()) for other in flows]
+    shared = set.intersection(*names)
+    if flow.columns is None:
+        return replace(flow, columns=pa.record_batch({"": pa.nulls(len(flow))}).select([]))
+    return replace(flow, columns=flow.columns.select([name for name in flow.columns.schema.names if name in shared]))

@@ -1,0 +1,265 @@
+"""The laws of pipelines: random chains of operators and stateless steps, under any cut, restart and undo."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.hypothesis_profile import many
+from tidegate.contracts.errors import BufferFull
+from tidegate.contracts.flow import Flow
+from tidegate.contracts.operator import StepResult
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.operators.pipeline import INPUT, Pipeline, Step
+from tidegate.operators.pipeline.stateless import keeping, merging, requiring
+from tidegate.operators.registry import config_type, operator_for
+from tidegate.operators.testing import strategies
+from tidegate.operators.testing.laws import Advance, Flush, batches, small
+
+pytestmark = pytest.mark.fast
+
+
+def holding(name: str, kind: str, reads: str, length: int | None = None, **options: Any) -> Step:
+    """A step of an operator of that kind."""
+    rules = config_type(kind).model_validate({"input": "in", **options})
+    return Step(name=name, does=operator_for(rules), reads=(reads,), hold=rules.hold(length))
+
+
+def short_values(flow: Flow) -> Any:
+    return flow.rows.value_length < 3
+
+
+def odd_times(flow: Flow) -> Any:
+    return flow.rows.timestamp % 2 == 1
+
+
+FILTERED = Step(name="short", does=keeping(short_values), reads=(INPUT,))
+REQUIRED = Step(name="odd", does=requiring(odd_times, "its time is even"), reads=("short",))
+GRACE = {"tumbling": "5ms", "grace": "3ms"}
+COUNT = {"count": True}
+
+
+def counted(reads: str, emit: str) -> Step:
+    return holding("counts", "windowed_aggregation", reads, window=GRACE, aggregate=COUNT, emit=emit)
+
+
+def closed(reads: str) -> Step:
+    return holding("final", "suppression", reads, 5, until="window_close", grace="3ms")
+
+
+CHAINS: dict[str, list[Step]] = {
+    "updates until the window closes": [counted(INPUT, "updates"), closed("counts")],
+    "first records, counted behind a filter": [
+        FILTERED,
+        REQUIRED,
+        holding("first", "deduplicate", "odd", within="4ms", grace="2ms"),
+        counted("first", "updates"),
+        closed("counts"),
+        Step(name="few", does=keeping(lambda flow: flow.rows.offset % 2 == 0), reads=("final",)),
+    ],
+    "held back twice": [
+        holding("slow", "suppression", INPUT, until={"time_limit": "4ms"}),
+        holding("slower", "suppression", "slow", until={"time_limit": "6ms"}, max_lateness="9ms"),
+        counted("slower", "final"),
+    ],
+    "a bound within": [
+        holding("slow", "suppression", INPUT, until={"time_limit": "4ms"}),
+        holding(
+            "bounded",
+            "suppression",
+            "slow",
+            until={"time_limit": "9ms"},
+            buffer={"max_keys": 2, "when_full": "shut_down"},
+        ),
+    ],
+    "branches that meet again": [
+        FILTERED,
+        holding("slow", "suppression", "short", until={"time_limit": "4ms"}),
+        holding("first", "deduplicate", INPUT, within="4ms", grace="2ms"),
+        Step(name="both", does=merging(), reads=("slow", "first")),
+        counted("both", "final"),
+    ],
+}
+
+chains = pytest.mark.parametrize("name", CHAINS)
+
+
+class Played:
+    """One partition of a pipeline, and everything that it made visible."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.storage = MemoryStorage(small(pipeline.layout))
+        self.state = pipeline.open(self.storage)
+        self.changes: list[pa.Table] = []
+        self.seen: dict[str, list[Any]] = {"emissions": [], "late": [], "rejected": []}
+        self.ledger: dict[str, np.ndarray[Any, Any]] = {}
+
+    def play(self, step: Any) -> StepResult | None:
+        """Play a batch, an advance or a flush; None if a bound refuses an advance or a flush."""
+        try:
+            result = self.attempt(step)
+        except BufferFull:
+            return None
+        for name, rows in self.seen.items():
+            rows += getattr(result, name).to_pylist()
+        for name, found in result.ledger.items():
+            numbers = np.array([found.records_in, found.applied + found.superseded, found.late, found.rejected])
+            self.ledger[name] = self.ledger.get(name, np.zeros(4, np.int64)) + numbers
+        self.changes.append(result.changes)
+        return result
+
+    def attempt(self, step: Any) -> StepResult:
+        if isinstance(step, Advance):
+            return self.state.advance(max(0, self.state.stream_time) + step.by_ms)
+        if isinstance(step, Flush):
+            return self.state.flush()
+        return self.state.step(Records.from_rows(step if isinstance(step, list) else []), 12)
+
+    def visible(self) -> Any:
+        held = self.state.snapshot().to_pylist()
+        for name in ("late", "rejected"):
+            self.seen[name].sort(key=lambda row: row["step"])  # stable: the order within each step counts
+        return self.seen, {name: list(found) for name, found in self.ledger.items()}, self.state.times(), held
+
+
+def undisturbed(name: str, history: list[Any], cuts: set[int]) -> Any:
+    played = Played(Pipeline(*CHAINS[name]))
+    for step in batches(history, cuts):
+        result = played.play(step)
+        if result is None or result.stopped_at is not None:
+            break
+    return played.visible()
+
+
+histories = strategies.histories(events=strategies.mostly(strategies.records, st.sampled_from([Advance(3), Flush()])))
+histories = histories.flatmap(strategies.with_marks)
+
+
+@chains
+@many
+@given(history=histories, cuts=strategies.cuts, others=strategies.cuts)
+def test_the_cut_into_batches_changes_nothing(name: str, history: list[Any], cuts: set[int], others: set[int]) -> None:
+    assert undisturbed(name, history, cuts) == undisturbed(name, history, others)
+
+
+@chains
+@many
+@given(history=histories, data=st.data())
+def test_a_pipeline_rebuilt_from_its_changelog_goes_on_as_if_nothing_had_happened(
+    name: str, history: list[Any], data: st.DataObject
+) -> None:
+    cuts = data.draw(strategies.cuts)
+    played = Played(Pipeline(*CHAINS[name]))
+    for step in batches(history, cuts):
+        result = played.play(step)
+        if result is None or result.stopped_at is not None:
+            break
+        assert played.pipeline.damage(played.storage) is None
+        if data.draw(st.booleans()):
+            stream_time = played.state.stream_time
+            played.storage = MemoryStorage(small(played.pipeline.layout))
+            played.state = played.pipeline.open(played.storage)
+            played.state.restore(pa.concat_tables(played.changes), stream_time)
+        elif data.draw(st.booleans()):
+            played.storage = played.storage.copy()
+            played.state = played.pipeline.open(played.storage)
+    assert played.visible() == undisturbed(name, history, cuts)
+
+
+@chains
+@many
+@given(history=histories, data=st.data())
+def test_a_batch_and_its_undo_change_nothing(name: str, history: list[Any], data: st.DataObject) -> None:
+    cuts = data.draw(strategies.cuts)
+    played = Played(Pipeline(*CHAINS[name]))
+    for step in batches(history, cuts):
+        failed = data.draw(st.sampled_from([None, step, Advance(9), Flush()]))
+        if failed is not None:
+            before, times = played.state.snapshot(), played.state.times()
+            try:
+                undo = played.attempt(failed).undo
+                played.state.restore(undo, times[next(iter(times))].stream_time)
+            except BufferFull:
+                pass
+            assert (played.state.snapshot(), played.state.times()) == (before, times)
+        result = played.play(step)
+        if result is None or result.stopped_at is not None:
+            break
+    assert played.visible() == undisturbed(name, history, cuts)
+
+
+@many
+@given(history=histories, cuts=strategies.cuts)
+def test_updates_until_the_window_closes_are_the_final_results(history: list[Any], cuts: set[int]) -> None:
+    history = [event for event in history if not isinstance(event, Flush)]
+    [seen, *_] = undisturbed("updates until the window closes", history, cuts)
+    final = Played(Pipeline(counted(INPUT, "final")))
+    for step in batches(history, cuts):
+        final.play(step)
+    named = ("key", "value", "timestamp", "window_start", "window_end")
+    assert [[row[part] for part in named] for row in seen["emissions"]] == [
+        [row[part] for part in named] for row in final.seen["emissions"]
+    ]
+
+
+@chains
+@many
+@given(history=histories, cuts=strategies.cuts)
+def test_what_one_step_emits_is_what_the_next_one_receives(name: str, history: list[Any], cuts: set[int]) -> None:
+    _, ledger, times, _ = undisturbed(name, history, cuts)
+    for counted_rows in ledger.values():
+        assert counted_rows[0] == sum(counted_rows[1:])
+    for step, time in times.items():
+        assert time.received == ledger.get(step, [0])[0]
+
+
+def test_a_bound_within_stops_before_the_record_that_caused_it() -> None:
+    #   in       a0   b1   c2  | d9         time limit 4, then a bound of 2 keys
+    #   offsets  0    1    2     3          d makes a, b and c leave the first step
+    state = Played(Pipeline(*CHAINS["a bound within"])).state
+    rows = [Row(key, b"v", time, at) for at, (key, time) in enumerate([(b"a", 0), (b"b", 1), (b"c", 2), (b"d", 9)])]
+    result = state.step(Records.from_rows(rows), 0)
+    assert (result.stopped_at, result.stopped_by) == (3, "bounded.buffer.max_keys")
+    assert result.counts.records_in == 3
+    assert state.times()["slow"] == (2, 3)
+    assert state.times()["bounded"].received == 0
+
+
+def test_a_record_that_a_filter_drops_passes_its_time_on_and_one_that_is_rejected_does_not() -> None:
+    filtered = Pipeline(FILTERED, REQUIRED, counted("odd", "final"))
+    played = Played(filtered)
+    played.play([Row(b"a", b"v", 1, 0), Row(b"a", b"a longer value", 7, 1), Row(b"a", b"v", 20, 2)])
+    assert played.state.times()["counts"] == (7, 1)
+    played.play([Row(b"a", b"a longer value", 9, 3)])
+    assert [row["timestamp"] for row in played.seen["emissions"]] == [1]
+    assert [(row["step"], row["cause"], row["source"]) for row in played.seen["rejected"]] == [
+        ("odd", "its time is even", 2)
+    ]
+
+
+def test_a_refused_record_of_the_input_has_the_bytes_that_it_came_with() -> None:
+    steps = [{"select": {"n": "delay"}}, {"name": "held", "kind": "suppression", "until": {"time_limit": "1h"}}]
+    raw = {"input": "in", "value": {"json": {"delay": "int64"}}, "steps": steps}
+    operator = operator_for(config_type("pipeline").model_validate(raw))
+    value = b' {"delay": 9, "x":1}'
+    rows = [Row(b"a", b'{"delay":1}', 1, 5), Row(None, value, 2, 7, b"\x02\x02h\x02v"), Row(b"a", b'{"delay":2}', 3, 8)]
+    [refused] = operator.open(MemoryStorage(operator.layout)).step(Records.from_rows(rows), 0).rejected.to_pylist()
+    assert (refused["key"], refused["value"], refused["headers"]) == (None, value, b"\x02\x02h\x02v")
+    assert (refused["offset"], refused["topic"]) == (7, None)
+
+
+def test_a_flush_adds_to_the_measures_of_what_a_step_took_from_the_steps_before_it() -> None:
+    first = holding("first", "suppression", INPUT, until={"time_limit": "100ms"})
+    second = holding("second", "suppression", "first", until={"time_limit": "100ms"})
+    pipeline = Pipeline(first, second)
+    state = pipeline.open(MemoryStorage(pipeline.layout))
+    state.step(Records.from_rows([Row(b"a", b"v", 1, 0), Row(b"b", b"v", 2, 1)]), 0)
+    measures = state.flush().measures
+    assert measures["second.lateness_count"] == 2

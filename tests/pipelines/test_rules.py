@@ -1,0 +1,184 @@
+"""The rules of a pipeline: what steps determine for those behind them, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tidegate.contracts.config import read
+from tidegate.contracts.errors import ConfigurationError
+from tidegate.operators.pipeline.config import PipelineConfig
+
+pytestmark = pytest.mark.fast
+
+COUNTS = {
+    "name": "per_hour",
+    "kind": "windowed_aggregation",
+    "window": {"tumbling": "1h", "grace": "10m"},
+    "aggregate": {"count": True},
+    "emit": "updates",
+}
+FINAL = {"name": "final", "kind": "suppression", "until": "window_close"}
+QUIET_USERS = yaml.safe_load("""
+input: events
+key: int32
+value: string
+steps:
+  - name: per_hour
+    kind: windowed_aggregation
+    window: {tumbling: 1h, grace: 10m}
+    aggregate: {count: true}
+    emit: updates
+  - {name: final, kind: suppression, until: window_close, buffer: {max_bytes: 5MiB, when_full: shut_down}}
+  - {filter: "count < 3"}
+  - {to: alerts, key: kafka_windows}
+""")
+
+
+def pipeline(*steps: dict[str, Any], **options: Any) -> PipelineConfig:
+    return read(PipelineConfig, {"input": "events", "steps": list(steps), **options})
+
+
+def problems(*steps: dict[str, Any], **options: Any) -> dict[str, str]:
+    with pytest.raises(ConfigurationError) as refused:
+        pipeline(*steps, **options)
+    return {problem.where: problem.cause for problem in refused.value.problems}
+
+
+def test_a_suppression_takes_the_grace_and_the_length_from_the_windows_before_it() -> None:
+    config = read(PipelineConfig, QUIET_USERS)
+    assert config.operators["final"].model_dump()["grace"] == 600_000
+    assert config.holds() == {"per_hour": 0, "final": 4_200_000}
+
+
+def test_the_last_step_may_name_the_topic_of_the_results() -> None:
+    config = read(PipelineConfig, QUIET_USERS)
+    assert (config.output, config.adds_windows()) == ("alerts", "time")
+    assert pipeline(COUNTS, {"to": "alerts"}).adds_windows() == "headers"
+    assert pipeline({"name": "first", "kind": "deduplicate", "within": "forever"}).adds_windows() is None
+
+
+def test_the_types_of_keys_and_values_may_be_written_with_the_topic() -> None:
+    topic = {"topic": "events", "key": "int32", "value": {"json": {"delay": "int64"}}}
+    beside = pipeline(COUNTS, key="int32", value={"json": {"delay": "int64"}})
+    assert read(PipelineConfig, {"input": topic, "steps": [COUNTS]}) == beside
+    windowed = {"topic": "events", "key": {"windows": "headers", "of": "string"}, "value": "string"}
+    found = read(PipelineConfig, {"input": windowed, "steps": [FINAL | {"grace": "1m"}]})
+    assert (found.windows, found.key_format, found.value) == ("headers", "string", "string")
+
+
+def test_what_is_written_is_read_as_the_same_pipeline() -> None:
+    config = read(PipelineConfig, QUIET_USERS)
+    assert read(PipelineConfig, config.model_dump(mode="json", exclude_defaults=True)) == config
+
+
+def test_the_first_step_has_the_timestamps_and_the_bounds_of_the_pipeline() -> None:
+    config = pipeline(COUNTS, FINAL, timestamp={"field": "at"}, max_ahead="1h")
+    first, last = config.operators.values()
+    assert (first.timestamp, first.max_ahead) == (config.timestamp, 3_600_000)
+    assert (last.timestamp, last.max_ahead) == (None, None)
+
+
+def test_expressions_read_the_columns_of_the_step_before_them() -> None:
+    fields = {"json": {"delay": "int64", "gust": "float64"}}
+    added = {"with_columns": {"storm": "gust > 40", "gust": "gust * 1.5"}}
+    aggregate = {"count": True, "max": {"field": "delay"}}
+    counts = COUNTS | {"aggregate": aggregate}
+    config = pipeline(added, counts, {"select": {"n": "count", "worst": "max"}}, value=fields)
+    names = [place.columns.names for place in config.places()]
+    record, windows = ["timestamp", "key"], ["timestamp", "window_start", "window_end", "key"]
+    assert [name[len(record) :] for name in names[:2]] == [["delay", "gust"], ["delay", "gust", "storm"]]
+    assert names[2:] == [[*windows, "count", "max"], [*windows, "n", "worst"]]
+    assert str(config.places()[-1].values.schema.field("worst").type) == "int64"
+
+
+def test_all_problems_of_all_steps_are_reported_at_once() -> None:
+    found = problems(
+        FINAL,
+        COUNTS | {"window": {"tumbling": "1h"}, "aggregate": {"cont": True}},
+        {"fitler": "x"},
+        {"to": "x"},
+        {"name": "t", "kind": "table_history", "history_retention": "1d"},
+        {"name": "t", "kind": "nothing"},
+        FINAL | {"timestamp": {"field": "x"}},
+        FINAL,
+    )
+    assert found == {
+        "steps.0": "its input has no windows",
+        "steps.1.window.grace": "required, but missing",
+        "steps.1.aggregate.cont": "unknown key",
+        "steps.2": "not a step",
+        "steps.3": "a topic is not a step of its own here",
+        "steps.4": "table_history has no results that a step could read",
+        "steps.5": "there are no steps of kind nothing",
+        "steps.6": "timestamp is an option of the whole pipeline",
+        "steps.7": "another step is named final",
+    }
+
+
+@pytest.mark.parametrize(
+    ("steps", "where", "cause"),
+    [
+        ([COUNTS, {"filter": "cuont < 3"}], "steps.1", "no column cuont (cuont < 3)"),
+        ([COUNTS, COUNTS], "steps.1", "another step is named per_hour"),
+        ([COUNTS, COUNTS | {"name": "again"}], "steps.1", "its input has windows already"),
+        ([COUNTS, FINAL | {"name": "A b"}], "steps.1.name", "not a valid name"),
+        (
+            [COUNTS, FINAL | {"grace": "1m"}],
+            "steps.1",
+            "grace: the windows of its input change until 10m after they end",
+        ),
+        ([FINAL | {"name": "input"}], "steps.0", "input is the name of what the first step reads"),
+        ([{"filter": "true"}], "steps", "no step holds state"),
+        ([COUNTS | {"emits": {"n": "int64"}}], "steps.0", "the fields of its results are known without `emits`"),
+        ([COUNTS, {"filter": "count"}], "steps.1", "a condition must be true or false (count: int64)"),
+        ([COUNTS, {"require": "count < 3"}], "steps.1.reason", "required, but missing"),
+        ([{"with_columns": {"a": "1"}}, COUNTS], "steps.0", "values have no fields to which others are added"),
+        (
+            [COUNTS, {"select": {"at": "make_timestamp(timestamp)"}}],
+            "steps.1",
+            "field at would have the type timestamp[us], which JSON values do not have",
+        ),
+    ],
+)
+def test_an_impossible_step_is_refused_with_its_cause(steps: list[dict[str, Any]], where: str, cause: str) -> None:
+    assert problems(*steps) == {where: cause}
+
+
+def test_the_field_of_the_timestamps_is_not_lost_before_an_operator_reads_it() -> None:
+    fields = {"value": {"json": {"delay": "int64"}}, "timestamp": {"field": "at"}}
+    assert problems({"select": {"delay": "delay"}}, COUNTS, **fields) == {
+        "steps.0": "field at, which has the timestamps, is lost"
+    }
+    pipeline({"filter": "delay > 1"}, COUNTS, {"select": {"n": "count"}}, **fields)
+
+
+def test_what_stands_behind_a_wrong_step_is_not_blamed_for_it() -> None:
+    assert list(problems(COUNTS | {"emit": "sometimes"}, FINAL, {"filter": "count < 3"})) == ["steps.0.emit"]
+
+
+def test_kafka_s_format_of_windowed_keys_needs_windows_of_which_it_is_known() -> None:
+    unlimited = COUNTS | {"window": {"unlimited": True}}
+    assert problems(unlimited, {"to": "alerts", "key": "kafka_windows"}) == {
+        "output_windows.output_windows": "Kafka's format of keys has no unlimited windows"
+    }
+    first = {"name": "first", "kind": "deduplicate", "within": "forever"}
+    assert problems(first, {"to": "alerts", "key": "kafka_windows"}) == {
+        "output_windows": "the input's keys have no windows"
+    }
+
+
+@pytest.mark.parametrize("verb", ["with_columns", "select"])
+def test_equal_pipelines_have_equal_hashes_so_that_a_task_keeps_their_operator(verb: str) -> None:
+    raw = {
+        "input": "in",
+        "value": {"json": {"delay": "int64"}},
+        "steps": [{verb: {"more": "delay + 1", "less": "delay - 1"}}, {"name": "held", **HELD}],
+    }
+    one, other = (PipelineConfig.model_validate(raw) for _ in range(2))
+    assert (hash(one), one) == (hash(other), other)
+
+
+HELD = {"kind": "suppression", "until": {"time_limit": "5s"}}

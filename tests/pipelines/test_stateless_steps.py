@@ -1,0 +1,231 @@
+"""Stateless steps of a pipeline: what becomes of each row, and which bytes leave."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.hypothesis_profile import many
+from tidegate.contracts.flow import Flow, Sifted
+from tidegate.contracts.records import Records, Row
+from tidegate.contracts.values import Values, schema_of
+from tidegate.operators.pipeline.evaluated.compiling import compiled
+from tidegate.operators.pipeline.rules.places import KeyType, Place
+from tidegate.operators.pipeline.rules.steps import Filter, Require, Select, Stateless, WithColumns
+
+pytestmark = pytest.mark.fast
+
+FLIGHTS = Values.of_fields(schema_of({"delay": "int64", "gust": "float64", "to": {"city": "string"}, "tags": "json"}))
+COUNTS = Values("single", pa.schema({"count": pa.int64()}))
+
+
+def place(values: Values = FLIGHTS, key: KeyType = "bytes", **more: Any) -> Place:
+    return Place(key=key, values=values, windows="none", **more)
+
+
+def rows_of(*values: Any, key: bytes | None = b"k") -> list[Row]:
+    texts = [each if isinstance(each, bytes | None) else json.dumps(each).encode() for each in values]
+    return [Row(key, text, 10 + at, at) for at, text in enumerate(texts)]
+
+
+def sift(steps: list[Stateless], rows: list[Row], at: Place | None = None) -> Sifted:
+    return compiled(steps, at or place())(Flow.of_input(Records.from_rows(rows)))
+
+
+def values_of(sifted: Sifted) -> list[bytes | None]:
+    return [row.value for row in sifted.flow.rows.rows() if not row.time_only]
+
+
+def test_an_untouched_value_leaves_byte_for_byte() -> None:
+    value = b' {"delay" : 2e1, "delay":20, "other": [1,2 ]} '
+    sifted = sift([Filter(filter="delay > 15"), Require(require="gust is null", reason="gusty")], rows_of(value))
+    assert values_of(sifted) == [value]
+
+
+def test_what_nobody_reads_is_not_decoded() -> None:
+    sifted = sift([Filter(filter="key = 'k'::blob")], rows_of(b"nonsense", None))
+    assert (values_of(sifted), len(sifted.rejected)) == ([b"nonsense", None], 0)
+
+
+def test_a_row_that_an_earlier_step_dropped_is_not_rejected_by_a_later_one() -> None:
+    steps = [Filter(filter="timestamp > 10"), Require(require="delay > 0", reason="on time")]
+    sifted = sift(steps, rows_of(b"nonsense", {"delay": 0}, {"delay": 1}))
+    assert (sifted.filtered, sifted.rejected.tolist(), sifted.causes) == (1, [1], ("on time",))
+    assert [row.time_only for row in sifted.flow.rows.rows()] == [True, False]
+
+
+def test_a_row_that_cannot_be_evaluated_is_rejected_and_the_others_go_on() -> None:
+    steps = [WithColumns(with_columns={"number": 'CAST("to".city AS bigint)'}), Filter(filter="number > 1")]
+    values = [{"to": {"city": each}} for each in ("1", "JFK", "2")]
+    sifted = sift(steps, rows_of(*values, b"[]", None))
+    assert [json.loads(each or b"")["number"] for each in values_of(sifted)] == [2]
+    assert dict(zip(sifted.rejected.tolist(), sifted.causes, strict=True)) == {
+        1: 'cannot be evaluated: CAST("to".city AS bigint)',
+        3: "value: not a JSON object",
+        4: "value: null",
+    }
+
+
+def test_changed_values_are_objects_of_the_known_fields() -> None:
+    given = {"delay": 2**63 - 1, "gust": 0.1, "to": {"city": 'é"'}, "tags": [1, {"a": None}], "other": 1}
+    [value] = values_of(sift([WithColumns(with_columns={"late": "delay > 15", "gust": "gust * 2"})], rows_of(given)))
+    del given["other"]
+    assert json.loads(value or b"") == given | {"gust": 0.2, "late": True}
+    assert list(json.loads(value or b"")) == ["delay", "gust", "to", "tags", "late"]
+
+
+def test_select_leaves_the_named_fields_alone() -> None:
+    steps = [Select(select={"delay": "delay + 1", "who": "hex(key)", "tags": "tags"})]
+    [value] = values_of(sift(steps, rows_of({"delay": 1, "tags": "[1]"})))
+    assert json.loads(value or b"") == {"delay": 2, "who": "6B", "tags": '"[1]"'}
+
+
+def test_a_number_that_json_does_not_have_is_rejected() -> None:
+    sifted = sift([WithColumns(with_columns={"root": "gust / delay"})], rows_of({"gust": 1, "delay": 0}, {"gust": 1}))
+    assert [json.loads(each or b"")["root"] for each in values_of(sifted)] == [None]
+    assert sifted.causes == ("its values cannot be written as JSON",)
+    overflow = sift([WithColumns(with_columns={"gust": "gust * 1e308"})], rows_of({"gust": 10}))
+    assert (values_of(overflow), len(overflow.causes)) == ([], 1)
+
+
+def test_a_later_step_reads_what_an_earlier_one_made() -> None:
+    steps = [
+        WithColumns(with_columns={"delay": "delay * 2"}),
+        WithColumns(with_columns={"late": "delay > 15"}),
+        Filter(filter="late"),
+        Select(select={"twice": "delay"}),
+        Filter(filter="twice < 30"),
+    ]
+    sifted = sift(steps, rows_of(*({"delay": each} for each in (5, 10, 20))))
+    assert values_of(sifted) == [b'{"twice":20}']
+
+
+def test_behind_a_selection_keys_and_times_can_still_be_read_and_other_fields_cannot() -> None:
+    steps = [
+        Select(select={"n": "delay"}),
+        Filter(filter="key = 'k'::blob AND timestamp > 10"),
+        WithColumns(with_columns={"at": "timestamp"}),
+    ]
+    assert values_of(sift(steps, rows_of({"delay": 1}, {"delay": 2}))) == [b'{"n":2,"at":11}']
+
+
+def test_a_field_hides_a_column_whose_name_differs_only_in_upper_and_lower_case() -> None:
+    steps = [Filter(filter="key = 'k'::blob"), WithColumns(with_columns={"KEY": "delay", "Timestamp": "delay * 100"})]
+    [value] = values_of(sift([*steps, Filter(filter="KEY > 0")], rows_of({"delay": 3})))
+    made = json.loads(value or b"")
+    assert (made["KEY"], made["Timestamp"]) == (3, 300)
+
+
+def test_records_of_the_input_with_windows_can_be_filtered_before_an_operator_reads_the_windows() -> None:
+    windowed = Place(key="string", values=FLIGHTS, windows="headers", is_input=True)
+    assert len(values_of(sift([Filter(filter="key = 'k'")], rows_of(b"1", b"2"), windowed))) == 2
+
+
+def test_a_bare_value_is_a_column_of_its_own_name() -> None:
+    sifted = sift([Filter(filter="count < 3")], rows_of(2, 3, b"x", 1), place(COUNTS))
+    assert (values_of(sifted), sifted.causes) == ([b"2", b"1"], ("value: not JSON",))
+
+
+@pytest.mark.parametrize(
+    ("type", "key", "expression"),
+    [
+        ("int16", (-2).to_bytes(2, "big", signed=True), "key = -2"),
+        ("int32", (70_000).to_bytes(4, "big"), "key = 70000"),
+        ("int64", (-(2**62)).to_bytes(8, "big", signed=True), "key = -(2**62)::bigint"),
+        ("string", "Zürich".encode(), "key = 'Zürich'"),
+        ("bytes", b"\xff", "key = '\\xff'::blob"),
+    ],
+)
+def test_keys_are_read_in_kafka_s_formats(type: KeyType, key: bytes, expression: str) -> None:
+    rows = [*rows_of({}, key=key), *rows_of({}, key=None)]
+    sifted = sift([Filter(filter=expression)], rows, place(key=type))
+    assert (len(values_of(sifted)), sifted.filtered, len(sifted.rejected)) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("type", ["int16", "int32", "int64", "string"])
+def test_a_key_of_another_type_is_rejected_where_it_is_read(type: KeyType) -> None:
+    rows = rows_of({}, key=b"\xff\xfe\xfd")
+    assert sift([Filter(filter="true")], rows, place(key=type)).causes == ()
+    [cause] = sift([Filter(filter="key is not null")], rows, place(key=type)).causes
+    assert cause.startswith("key: not ")
+
+
+def test_a_mark_passes_and_is_never_evaluated() -> None:
+    rows = [*rows_of({"delay": 20}), Row(None, None, 99, 1, time_only=True)]
+    sifted = sift([Require(require="delay > 15", reason="early")], rows)
+    assert ([row.timestamp for row in sifted.flow.rows.rows()], len(sifted.rejected)) == ([10, 99], 0)
+
+
+def test_a_batch_of_records_that_cannot_be_read_is_left_to_the_operator() -> None:
+    records = Records.from_rows(rows_of({"delay": 1}, b"offsets"))
+    flow = Flow.of_input(_unreadable(records, 1))
+    sifted = compiled([Filter(filter="delay > 15")], place())(flow)
+    assert (sifted.filtered, len(sifted.rejected), sifted.flow.is_record.tolist()) == (1, 0, [False, True])
+
+
+def _unreadable(records: Records, row: int) -> Records:
+    from dataclasses import replace
+
+    codes = np.zeros(len(records), np.int8)
+    codes[row] = 1
+    return replace(records, unreadable=codes)
+
+
+class Expected(NamedTuple):
+    """What a chain makes of one value, by plain Python."""
+
+    value: dict[str, Any] | None = None
+    cause: str | None = None
+
+
+def expected(value: dict[str, Any], step: int, kind: str) -> Expected:
+    number = value.get("delay")
+    if kind == "filter":
+        return Expected(value) if number is not None and number > step else Expected()
+    if kind == "require":
+        return Expected(value) if number is not None and number > step else Expected(cause=f"r{step}")
+    return Expected(value | {"delay": None if number is None else number + step, "gust": None})
+
+
+KINDS: dict[str, Any] = {
+    "filter": lambda step: Filter(filter=f"delay > {step}"),
+    "require": lambda step: Require(require=f"delay > {step}", reason=f"r{step}"),
+    "add": lambda step: WithColumns(with_columns={"delay": f"delay + {step}", "gust": "NULL::double"}),
+}
+CHAINS = st.lists(st.tuples(st.sampled_from(sorted(KINDS)), st.integers(-3, 3)), min_size=1, max_size=5)
+VALUES = st.lists(st.fixed_dictionaries({}, optional={"delay": st.none() | st.integers(-5, 5)}), max_size=8)
+
+
+@many
+@given(chain=CHAINS, values=VALUES, cut=st.integers(0, 8))
+def test_any_chain_equals_one_step_after_the_other_on_one_row_after_the_other(
+    chain: list[tuple[str, int]], values: list[dict[str, Any]], cut: int
+) -> None:
+    function = compiled([KINDS[kind](step) for kind, step in chain], place())
+    rows = rows_of(*values)
+    parts = [function(Flow.of_input(Records.from_rows(part))) for part in (rows[:cut], rows[cut:])]
+    found = [_delay(value) for part in parts for value in values_of(part)]
+    causes = [cause for part in parts for cause in part.causes]
+    assert (found, causes) == _by_the_row(chain, values)
+
+
+def _delay(value: bytes | None) -> int | None:
+    return json.loads(value or b"").get("delay")  # type: ignore[no-any-return]
+
+
+def _by_the_row(chain: list[tuple[str, int]], values: list[dict[str, Any]]) -> tuple[list[int | None], list[str]]:
+    left, causes = [], []
+    for value in values:
+        state = Expected(value)
+        for kind, step in chain:
+            if state.value is not None:
+                state = expected(state.value, step, kind)
+        left += [] if state.value is None else [state.value.get("delay")]
+        causes += [] if state.cause is None else [state.cause]
+    return left, causes
