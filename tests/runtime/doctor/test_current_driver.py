@@ -25,7 +25,9 @@ pytestmark = pytest.mark.fast
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> Application:
+def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Application:
+    """An application without a broker, which is not waited for."""
+    monkeypatch.setattr(status_module, "_broker_error", lambda _application: "no broker answers")
     found = application(tmp_path)
     (tmp_path / "lake" / NAME).mkdir(parents=True)
     return found
