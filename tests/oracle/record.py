@@ -1,10 +1,12 @@
-"""Record the keys of windows as Kafka Streams 4.1.1 writes them: `python -m tests.oracle.record`.
+"""Record what Kafka Streams 4.1.1 does: `python -m tests.oracle.record`.
 
-Fetches the jars into a temporary folder, runs `WindowedKeys.java` and replaces `windowed_keys.jsonl`, which tests read.
+Fetches the jars into a temporary folder, runs the programs beside this module, and replaces what tests read:
+`windowed_keys.jsonl`, the keys of windows as Kafka Streams writes them, and `chains.jsonl.gz`, the results of chains.
 """
 
 from __future__ import annotations
 
+import gzip
 import os
 import subprocess
 from pathlib import Path
@@ -15,16 +17,22 @@ from tidegate.runtime.install.java import java_command
 
 HERE = Path(__file__).parent
 VECTORS = HERE / "windowed_keys.jsonl"
+CHAINS = HERE / "chains.jsonl.gz"
 
 
 def main() -> None:
-    """Write the vectors."""
+    """Write the vectors and the scenarios."""
     with TemporaryDirectory() as folder:
         jars = Path(folder) / "jars"
         retrieve(jars, HERE / "ivy.xml")
         path = os.pathsep.join(str(jar) for jar in sorted(jars.rglob("*.jar")))
-        command = [java_command(), "-cp", path, str(HERE / "WindowedKeys.java")]
-        VECTORS.write_text(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        VECTORS.write_text(_printed("WindowedKeys", path))
+        CHAINS.write_bytes(gzip.compress(_printed("Chains", path).encode(), mtime=0))
+
+
+def _printed(program: str, class_path: str) -> str:
+    command = [java_command(), "-cp", class_path, str(HERE / f"{program}.java")]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 if __name__ == "__main__":
