@@ -5,24 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from warnings import warn
 
+from tidegate.application.frames.beginning import stream, table
+from tidegate.application.frames.query import Query
 from tidegate.contracts.config import OperatorRules, read
-from tidegate.operators.registry import kind_of
-from tidegate.operators.views import deprecations, register_log, register_outputs
 from tidegate.runtime.configuration.application import Application, load
+from tidegate.runtime.spark import views
 from tidegate.runtime.spark.asof import asof_join
 from tidegate.runtime.spark.history import history_as_of
-from tidegate.runtime.spark.s3a import let_read
 from tidegate.runtime.stream.config import StreamConfig
-from tidegate.state.earlier_batches import has_version
-from tidegate.state.lake.opening import open_lake
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["asof_join", "history_as_of", "register_views", "start"]
+__all__ = ["Query", "asof_join", "history_as_of", "register_views", "start", "stream", "table"]
 
 
 def start(
@@ -77,13 +74,7 @@ def query(spark: Any, application: Application, text: str, version: int | None =
     names the views, if Spark cannot run the query; also for a statement that changes something, such as INSERT or
     DROP, which then does not run.
     """
-    from tidegate.runtime.spark.queries import rows_of
-
-    for line in deprecations(text, application.operators):
-        warn(line, FutureWarning, stacklevel=2)
-    views = register_views(spark, application, version)
-    named = ", ".join(views) or "none: no operator of the file has a log of that version"
-    return rows_of(spark, text, f"the views are: {named}")
+    return views.query(spark, application.lake, application.operators, text, version)
 
 
 def register_views(spark: Any, file: str | Path | Application, version: int | None = None) -> list[str]:
@@ -92,12 +83,7 @@ def register_views(spark: Any, file: str | Path | Application, version: int | No
     With a version, views show the logs as of it; an operator whose log has no such version gets no views.
     """
     application = file if isinstance(file, Application) else load(Path(file))
-    views: list[str] = []
-    for name, config in application.operators.items():
-        log = open_lake(application.lake / name)
-        if has_version(log, version):
-            let_read(spark, log.place)
-            register_log(spark, name, log.place.for_spark, version)
-            views += [f"{name}_log", *register_outputs(spark, name, config)]
-            views += kind_of(config.kind).register_views(spark, name, config)
-    return views
+    operators = application.operators.items()
+    return [
+        view for name, each in operators for view in views.register(spark, application.lake / name, name, each, version)
+    ]

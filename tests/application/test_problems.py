@@ -213,6 +213,30 @@ def test_a_misspelt_column_names_the_line_and_the_columns_that_there_are() -> No
     assert problem.remedy == "there are: timestamp, window_start, window_end, key, count"
 
 
+def test_a_typo_a_name_given_twice_and_a_lambda_each_name_line_value_and_remedy() -> None:
+    app = application()
+    (
+        app.stream("departures", name="updates", value=tg.json({"delay": "int64"}))
+        .filter("dealy > 15")
+        .window(tg.tumbling("1h", grace=0))
+        .aggregate(lambda values: values, name="hours")
+        .suppress(tg.time_limit("1s"), name="hours")
+        .keep()
+    )
+    here = test_a_typo_a_name_given_twice_and_a_lambda_each_name_line_value_and_remedy
+    with pytest.raises(ConfigurationError) as caught:
+        app.to_yaml()
+    found = {problem.where: problem for problem in caught.value.problems}
+    typo = found[f"test_problems.py:{lines(here, '.filter(')} .filter() of updates"]
+    twice = found[f"test_problems.py:{lines(here, '.suppress(')} .suppress() of updates"]
+    unnamed = found[f"test_problems.py:{lines(here, '.aggregate(')} .aggregate() of updates, aggregate"]
+    assert len(found) == 3
+    assert (typo.cause, typo.remedy) == ("no column dealy (dealy > 15)", "there are: timestamp, key, delay")
+    assert (twice.cause, twice.remedy) == ("another step is named hours", "give each step a name of its own")
+    assert "<lambda>" in str(unnamed) and "define it with `def`" in unnamed.remedy
+    assert "'dealy > 15'" in str(typo) and "'hours'" in str(twice)
+
+
 def test_text_that_is_not_an_application_is_refused() -> None:
     with pytest.raises(UserError, match="has no configuration") as caught:
         tg.Application.from_yaml("flights.yaml")

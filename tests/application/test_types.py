@@ -16,7 +16,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 SOUND = """
 from datetime import timedelta
+from pyspark.sql import DataFrame
 import tidegate as tg
+import tidegate.spark
 
 app = tg.Application("flights", kafka="127.0.0.1:9092", lake="lake", keep_output=timedelta(days=30))
 departures = app.stream("departures", name="updates", key=tg.string())
@@ -35,6 +37,12 @@ hourly = departures.filter("delay > 5").window(tg.tumbling("1h", grace=0)).count
 hourly.suppress(tg.window_close(), name="final").filter(tg.col("count") < 3).to("quiet", key=tg.kafka_windows())
 departures.suppress(tg.time_limit("1s")).window(tg.unlimited()).aggregate(n=tg.count(), name="all").keep()
 departures.join(weather, how="left").require("true", "never").select(delay="stream.delay").keep()
+
+def on(rows: DataFrame) -> tidegate.spark.Query:
+    frame = tidegate.spark.stream(rows, key="airport", timestamp="at", order_by=["arrival", "at"])
+    tidegate.spark.table(rows, key="airport", timestamp="at", order_by="arrival", history="30d").start("t", lake="lake")
+    counts = frame.filter("delay > 5").window(tg.tumbling("1h", grace=0)).count(name="hourly")
+    return counts.suppress(tg.window_close(), name="final").start("hourly", lake="lake")
 """
 
 UNSOUND = {
@@ -48,6 +56,8 @@ UNSOUND = {
     "departures.suppress(tg.time_limit('1s')).to('x', key=tg.kafka_windows())": "call-arg",
     "departures.window(tg.tumbling('1h', grace=0)).count().window(tg.unlimited())": "attr-defined",
     "departures.filter('true').to('x')": "attr-defined",
+    "departures.start('x', lake='lake')": "attr-defined",
+    "departures.suppress(tg.time_limit('1s')).start('x')": "call-arg",
     "departures.filter(lambda row: row)": "arg-type",
     "departures.deduplicate(within='10m')": "call-overload",
     "departures.deduplicate(tg.max_keys(9, when_full='emit'), within='forever')": "call-overload",

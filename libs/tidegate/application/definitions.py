@@ -227,7 +227,8 @@ class Definition:
         )
 
     def _where(self, call: Call, option: str = "") -> str:
-        return f"{call} of {self.name}" + (f", {option}" if option else "")
+        named = f"{call} of {self.name}" if self.name else str(call)
+        return named + (f", {option}" if option else "")
 
 
 def _label(verb: str, options: Mapping[str, Any]) -> str:
@@ -289,6 +290,15 @@ class Definitions:
             if first.operator is None:
                 yield first.newest.without_output()
             yield from (other.newest.defined_twice(first.newest) for other in others)
+
+    def joined(self, table: Definition) -> Any:
+        """Return the option of a join that names its table."""
+        return table.name
+
+    def start(self, definition: Definition, name: str, options: Mapping[str, Any]) -> Any:
+        """Raise UserError: operators between topics are registered, and start together."""
+        remedy = "write .to(TOPIC) or .keep() here, then app.start() or app.run()"
+        raise UserError("the operators of an application start together", value=definition.calls[-1], remedy=remedy)
 
     def begin(self, stream: Definition) -> None:
         """Register a stream. If it replaces a different stream of that name, drop that stream's operator."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -32,3 +32,22 @@ def as_text(value: Any) -> str:
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "backslashreplace")
     return "null" if value is None else str(value)
+
+
+class Rows:
+    """The result of a query. `table` is the Arrow table; iteration gives a dictionary per row."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.table.to_pylist())
+
+    def __repr__(self) -> str:
+        return table_text(self.table.column_names, self.table.to_pylist())
+
+    def _repr_html_(self) -> str:
+        return table_html("", self.table.to_pylist(), self.table.column_names)

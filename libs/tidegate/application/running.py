@@ -12,7 +12,7 @@ from pathlib import Path
 from threading import Event, Lock, Timer, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
-from tidegate.application.display import table_html, table_text
+from tidegate.application.display import Rows, table_html
 from tidegate.application.options import Duration, duration_ms
 from tidegate.application.program import let_workers_import
 from tidegate.contracts.errors import EngineError, TidegateError, UserError
@@ -210,14 +210,14 @@ class Handle:
         """
         if not isinstance(query, str):
             raise UserError("a query is text", value=query, remedy="write a SELECT statement")
-        from tidegate import spark
         from tidegate.runtime.spark.session import check_room, start_session
+        from tidegate.runtime.spark.views import query as result_of
 
         settings, lake = self.configuration.spark, self.configuration.lake
         session = start_session(self.configuration.application, settings.master, settings.conf, lake)
         if self.is_running:
             check_room(session.sparkContext)
-        return Rows(spark.query(session, self.configuration, query))
+        return Rows(result_of(session, lake, self.configuration.operators, query))
 
     def __repr__(self) -> str:
         state = "running" if self.is_running else "stopped"
@@ -262,22 +262,3 @@ class Statuses(dict[str, dict[str, Any]]):
                     column: each.get(column) for column in ("partition", "offset", "lag", "held", "late", "rejected")
                 }
                 yield {"operator": name, **columns, "why": each["why"]["text"]}
-
-
-class Rows:
-    """The result of a query. `table` is the Arrow table; iteration gives a dictionary per row."""
-
-    def __init__(self, table: Any) -> None:
-        self.table = table
-
-    def __len__(self) -> int:
-        return int(self.table.num_rows)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.table.to_pylist())
-
-    def __repr__(self) -> str:
-        return table_text(self.table.column_names, self.table.to_pylist())
-
-    def _repr_html_(self) -> str:
-        return table_html("", self.table.to_pylist(), self.table.column_names)

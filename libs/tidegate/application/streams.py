@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, overload
 
 from tidegate.application.aggregates import Aggregate
@@ -22,8 +23,11 @@ from tidegate.contracts.naming import function_problem
 from tidegate.expressions.column import Column, col
 
 if TYPE_CHECKING:
+    from tidegate.application.frames.query import Query
     from tidegate.contracts.config import OperatorRules
 
+_ENDS = ("to", "keep", "start")
+"""Methods that end a chain: an operator has them."""
 _WINDOWS = 'write tg.tumbling("1h", grace="5m"), tg.hopping(...), tg.session(...) or tg.unlimited()'
 Timer = Literal["first_update", "last_update", "window_end"]
 
@@ -53,7 +57,40 @@ _SQL = 'write SQL as text, such as "count < 3", or columns, such as tg.col("coun
 
 
 @dataclass(frozen=True)
-class Table(Value):
+class Startable(Value):
+    """An operator; on a streaming DataFrame it can be started by itself."""
+
+    def start(
+        self,
+        name: str,
+        *,
+        lake: str | Path,
+        partitions: int = 4,
+        keep_output: Duration = "forever",
+        state: str | Path = "state",
+        checkpoint: str | Path | None = None,
+        trigger: Mapping[str, Any] | None = None,
+    ) -> Query:
+        """Start the operator on its streaming DataFrame, and return a handle. Its log is the Delta table <lake>/<name>.
+
+        The options are those of `tidegate.spark.start`. A query of that name and lake which this process runs is
+        stopped first, so a notebook's cell can be run again. Raise ConfigurationError with all problems, each with its
+        file and line; UserError if the stream begins with a topic.
+        """
+        options = {
+            "lake": lake,
+            "partitions": partitions,
+            "keep_output": keep_output,
+            "state": state,
+            "checkpoint": checkpoint,
+            "trigger": trigger,
+        }
+        query: Query = self.definitions.start(self.definition, name, options)
+        return query
+
+
+@dataclass(frozen=True)
+class Table(Startable):
     """A table, which streams can be joined with. `fields`: those of its values, if they are known."""
 
     fields: Mapping[str, Any] | None = field(default=None, compare=False)
@@ -210,9 +247,7 @@ class Source(Value, Generic[Results]):
     others: ClassVar[Mapping[str, str]] = {
         "where": "write .filter(CONDITION)",
         **dict.fromkeys(("map", "flat_map"), "write .with_columns(NAME=EXPRESSION) or .select(NAME=EXPRESSION)"),
-        **dict.fromkeys(
-            ("to", "keep"), "call a method that defines an operator first, such as .suppress(tg.time_limit(...))"
-        ),
+        **dict.fromkeys(_ENDS, "call a method that defines an operator first, such as .suppress(tg.time_limit(...))"),
         **dict.fromkeys(("count", "aggregate"), "write .window(tg.tumbling(LENGTH, grace=...)) first"),
         **dict.fromkeys(
             ("group_by", "groupBy", "group_by_key", "groupByKey"),
@@ -264,7 +299,10 @@ class Source(Value, Generic[Results]):
         options = {
             "kind": "stream_table_join",
             "table": option_of(
-                table, Table, lambda each: each.definition.name, "pass a table: app.table(TOPIC, history=...)"
+                table,
+                Table,
+                lambda each: self.definitions.joined(each.definition),
+                "pass a table: app.table(TOPIC, history=...)",
             ),
             "join": how,
             "grace": grace,
@@ -406,12 +444,10 @@ class WindowedStream(Source["WindowedOutput"]):
 
 
 @dataclass(frozen=True)
-class Output(Stream):
+class Output(Stream, Startable):
     """A step's results: further steps grow from them, or they are written to a topic, or kept."""
 
-    others: ClassVar[Mapping[str, str]] = {
-        name: remedy for name, remedy in Source.others.items() if name not in ("to", "keep")
-    }
+    others: ClassVar[Mapping[str, str]] = {name: remedy for name, remedy in Source.others.items() if name not in _ENDS}
 
     def to(self, topic: str) -> None:
         """Register the operator; write its results to the topic, exactly once, and keep them in the lake too."""
@@ -423,12 +459,12 @@ class Output(Stream):
 
 
 @dataclass(frozen=True)
-class WindowedOutput(WindowedStream):
+class WindowedOutput(WindowedStream, Startable):
     """A step's results whose keys have windows."""
 
     others: ClassVar[Mapping[str, str]] = {
         "window": "its keys have windows already; write the results to a topic, and begin another operator with it",
-        **{name: remedy for name, remedy in Source.others.items() if name not in ("to", "keep")},
+        **{name: remedy for name, remedy in Source.others.items() if name not in _ENDS},
     }
 
     def to(self, topic: str, *, key: KafkaWindows | None = None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -40,3 +41,10 @@ def test_every_block_of_the_how_to_runs(broker, tmp_path):
     assert emitted(tmp_path / "lake", "updates_by_connector") == expected
     assert DeltaTable(str(tmp_path / "emitted")).to_pyarrow_table().num_rows == 2
     assert "null key" in ran.stdout
+    newest = [json.loads(row["value"]) for row in DeltaTable(str(tmp_path / "emitted")).to_pyarrow_table().to_pylist()]
+    assert sorted(newest, key=lambda each: each["flight"]) == [
+        {"flight": "AA1141", "status": "boarding"},
+        {"flight": "UA1545", "status": "departed"},
+    ]
+    [valid] = re.findall(r"^UA1545 .*boarding", ran.stdout, re.MULTILINE)
+    assert valid

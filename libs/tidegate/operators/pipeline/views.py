@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidegate.contracts.config import OperatorRules
 from tidegate.operators.pipeline.config import PipelineRules, Stateful
+from tidegate.operators.pipeline.rules.places import WINDOW, Place
 from tidegate.operators.registry import kind_of
-from tidegate.operators.views import create_view, register_refused
+from tidegate.operators.views import create_view, register_emissions, register_refused
 
 
 def register(spark: Any, name: str, config: PipelineRules) -> list[str]:
@@ -15,16 +17,23 @@ def register(spark: Any, name: str, config: PipelineRules) -> list[str]:
     They are those that an operator of the step's kind has, such as `<name>_<step>_buffer` of a suppression, over
     `<name>_<step>_log`, the log's rows of that step. `<name>_steps` has where each step stands: partition, step,
     stream_time (ms), received (how many rows arrived at it). The views `<name>_late` and `<name>_rejected` say which
-    step refused a row, and which record of the input caused it (`step`, `source`).
+    step refused a row, and which record of the input caused it (`step`, `source`). `<name>_emissions` has the bounds of
+    the windows of keys, ms.
     """
     register_refused(spark, name, config, "step", "source")
+    *before, last = config.places()
+    register_emissions(spark, name, _shown_at(last, config, config), *(WINDOW if last.windowed else ()))
     views = [_register_steps(spark, name)]
-    for step, place in zip(config.steps, config.places(), strict=False):
+    for step, place in zip(config.steps, before, strict=True):
         if isinstance(step, Stateful):
-            value_format = config.value_format if place.values.form in ("bytes", "string") else "json"
-            formats = {"key_format": config.key_format, "value_format": value_format}
-            views += _register_step(spark, name, step.name, step.rules.model_copy(update=formats))
+            views += _register_step(spark, name, step.name, _shown_at(place, step.rules, config))
     return views
+
+
+def _shown_at(place: Place, rules: OperatorRules, config: PipelineRules) -> OperatorRules:
+    """Return the rules with the formats in which views show keys and values at that place."""
+    value_format = config.value_format if place.values.form in ("bytes", "string") else "json"
+    return rules.model_copy(update={"key_format": config.key_format, "value_format": value_format})
 
 
 def _register_steps(spark: Any, name: str) -> str:

@@ -26,7 +26,7 @@ def rows_of(spark: SparkSession, text: str, remedy: str) -> pa.Table:
     if Spark cannot run it; `remedy`: for that.
     """
     try:
-        with _unlogged():
+        with unlogged("SQLQueryContextLogger"):
             _check_is_query(spark, text)
             found = spark.sql(text).toArrow()
     except PySparkException as error:
@@ -56,9 +56,9 @@ _LOOKS = ("Show", "Describe", "Explain")
 
 
 @contextmanager
-def _unlogged() -> Iterator[None]:
-    """Keep PySpark from logging an error with the stack trace of the JVM; the caller reports it."""
-    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+def unlogged(name: str) -> Iterator[None]:
+    """Keep PySpark's logger of that name from logging an error with the JVM's stack trace; the caller reports it."""
+    logger = PySparkLogger.getLogger(name)
     before, logger.disabled = logger.disabled, True
     try:
         yield

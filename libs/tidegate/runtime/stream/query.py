@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.runtime.stream.columns import StreamColumns
@@ -61,11 +63,21 @@ def start_query(
     """
     _check(rows)
     columns.check(rows)
+    writer = _triggered(rows.writeStream.option("checkpointLocation", str(config.checkpoint)), trigger)
     driver = StreamDriver(rows.sparkSession, config, columns)
     driver.claim()
     gate = BatchGate(driver.batch)
-    writer = rows.writeStream.foreachBatch(gate.batch).option("checkpointLocation", str(config.checkpoint))
-    return OperatorQuery((writer.trigger(**trigger) if trigger else writer).start(), gate)
+    return OperatorQuery(writer.foreachBatch(gate.batch).start(), gate)
+
+
+def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any] | None) -> DataStreamWriter:
+    if not trigger:
+        return writer
+    try:
+        return writer.trigger(**trigger)
+    except (PySparkException, Py4JJavaError, TypeError) as error:
+        remedy = 'write one of Spark\'s, such as {"availableNow": True} or {"processingTime": "10 seconds"}'
+        raise UserError("not a trigger", value=dict(trigger), remedy=remedy) from error
 
 
 def _check(rows: DataFrame) -> None:
