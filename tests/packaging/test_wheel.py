@@ -117,7 +117,7 @@ def test_set_up_and_demo_need_no_checkout(wheel: Path, tmp_path: Path) -> None:
     assert "Compiled the kernels" in ready.stderr
     assert "Compil" not in run(prefix, "tidegate", "setup", home=home).stderr
     shown = run(prefix, "tidegate", "demo", "--days", "3", home=home)
-    assert shown.stdout.count("Checked: ") == 4
+    assert shown.stdout.count("Checked: ") == 5
     assert "make " not in shown.stdout + shown.stderr
     assert "Traceback" not in shown.stderr
     question = "SELECT count(*) AS emitted FROM flights_with_weather_emissions"

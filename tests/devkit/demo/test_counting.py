@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tidegate.devkit.demo.counting import Seen, Windows, differences, differences_of_results, show_checked
 from tidegate.devkit.demo.departures import PARTITIONS, Departure, partition_of
-from tidegate.devkit.demo.expected_counts import Counted, Record, counted
+from tidegate.devkit.demo.expected.counts import Counted, Record, counted
 
 pytestmark = pytest.mark.fast
 

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tidegate.devkit.demo.departures import PARTITIONS, Departure, partition_of
-from tidegate.devkit.demo.expected_readings import NOTHING, expected_readings
+from tidegate.devkit.demo.expected.readings import NOTHING, expected_readings
 from tidegate.devkit.demo.joining import Record, compared
 from tidegate.devkit.demo.replay import joined_readings, variants
 from tidegate.devkit.demo.weather import Reading

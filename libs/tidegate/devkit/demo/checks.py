@@ -16,18 +16,19 @@ from rich.console import Console
 
 from tidegate.application.target import load
 from tidegate.contracts.config import OperatorConfig
-from tidegate.devkit.demo import counting, joining, updates
+from tidegate.devkit.demo import counting, joining, storms, updates
 from tidegate.devkit.demo.departures import PARTITIONS, Departure
-from tidegate.devkit.demo.expected_counts import counted
-from tidegate.devkit.demo.expected_readings import expected_readings
-from tidegate.devkit.demo.expected_updates import expected
+from tidegate.devkit.demo.expected.counts import counted
+from tidegate.devkit.demo.expected.readings import expected_readings
+from tidegate.devkit.demo.expected.storms import stormy_hours
+from tidegate.devkit.demo.expected.updates import expected
 from tidegate.devkit.demo.weather import Reading
 from tidegate.devkit.produce_consume import read_all
 from tidegate.runtime.configuration.application import Application, settings_of
 
 PROGRAM = Path(__file__).with_name("app.py")
 UPDATES, WEATHER, JOIN = "carrier_updates", "weather", "flights_with_weather"
-HOURS, ANY_HOURS = "departures_per_hour", "airport_traffic"
+HOURS, ANY_HOURS, STORMS = "departures_per_hour", "airport_traffic", "late_storms"
 
 _FREE = {"time_limit", "max_keys", "grace", "tumbling", "hopping", "advance"}
 """Options that the expected results take into account."""
@@ -96,11 +97,24 @@ def hopping_hours_are_right(results: Results) -> bool:
     return counting.show_checked(results.console, ANY_HOURS, different, counts)
 
 
+def storms_are_right(results: Results) -> bool:
+    """Compare the stormy hours and the departures that came too late for them; print the outcome and return it."""
+    steps: Any = results.application.operators[STORMS]
+    join, hours = steps.operators["join_weather"], steps.operators["hours"]
+    met = expected_readings(results.departures, results.readings)
+    wanted = stormy_hours(
+        results.departures, results.readings, met, hours.window.tumbling, join.grace + hours.window.grace
+    )
+    different = storms.differences(storms.seen(results.spark, STORMS), results.output(STORMS), wanted)
+    return storms.show_checked(results.console, different, wanted)
+
+
 CHECKS: dict[str, Callable[[Results], bool]] = {
     UPDATES: updates_are_right,
     JOIN: joins_are_right,
     HOURS: hours_are_right,
     ANY_HOURS: hopping_hours_are_right,
+    STORMS: storms_are_right,
 }
 
 
@@ -127,4 +141,6 @@ def _shape(settings: Any, name: str = "") -> Any:
     """Return the settings with a placeholder for each option in _FREE and for the output topic."""
     if isinstance(settings, Mapping):
         return {option: _shape(value, option) for option, value in settings.items()}
+    if isinstance(settings, list | tuple):
+        return [_shape(value, name) for value in settings]
     return "any" if name in _FREE or name == "output" else settings

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from rich.console import Console
 
-from tidegate.devkit.demo.expected_counts import Counted, Record
+from tidegate.devkit.demo.expected.counts import Counted, Record
 
 LOW = 3
 _LOW_RESULTS = f"FROM departures_per_hour_emissions WHERE CAST(value AS INT) < {LOW}"

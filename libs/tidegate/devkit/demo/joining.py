@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tidegate.devkit.charts import Bar, bar_chart
 from tidegate.devkit.demo.departures import PARTITIONS, Departure, partition_of
-from tidegate.devkit.demo.expected_readings import NOTHING
+from tidegate.devkit.demo.expected.readings import NOTHING
 from tidegate.devkit.demo.weather import Reading
 
 Wanted = npt.NDArray[np.int64]

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tidegate.contracts.records import Records, Row
 from tidegate.devkit.demo.departures import Departure
-from tidegate.devkit.demo.expected_readings import NOTHING, expected_readings
+from tidegate.devkit.demo.expected.readings import NOTHING, expected_readings
 from tidegate.devkit.demo.weather import Reading
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinRules

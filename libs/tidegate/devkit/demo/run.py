@@ -15,8 +15,8 @@ from typing import NamedTuple
 from rich.console import Console
 
 from tidegate.application.target import load
-from tidegate.devkit.demo import blizzard, checks, counting, joining, replay, report, updates
-from tidegate.devkit.demo.checks import ANY_HOURS, HOURS, JOIN, UPDATES, WEATHER, Results
+from tidegate.devkit.demo import blizzard, checks, counting, joining, replay, report, storms, updates
+from tidegate.devkit.demo.checks import ANY_HOURS, HOURS, JOIN, STORMS, UPDATES, WEATHER, Results
 from tidegate.devkit.demo.departures import Departure, departures, partition_of
 from tidegate.devkit.demo.topics import create_missing
 from tidegate.devkit.demo.weather import Reading, readings
@@ -37,6 +37,7 @@ _QUESTIONS = (
     (WEATHER, joining.STORM),
     (UPDATES, updates.STORM),
     (HOURS, counting.LATE),
+    (STORMS, storms.WORST),
 )
 """SQL queries over the results, each with the operator whose views it reads."""
 

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tidegate.devkit.demo.expected_updates import Expected
+from tidegate.devkit.demo.expected.updates import Expected
 
 STORM = (
     "What went out on a day with a storm?",

@@ -35,7 +35,7 @@ def counted(
     A window accepts a departure if the window's end is after the partition's stream time minus the grace. A
     window is final if it accepts no more departures at the end of the input.
     """
-    table = _in_order_of_arrival(stream, key_of)
+    table = in_order_of_arrival(stream, key_of)
     places = _places(table, length_ms, advance_ms)
     taken = places[places.start + length_ms > places.newest_so_far - grace_ms]
     found = taken.groupby(["partition", "key", "start"], as_index=False).agg(
@@ -50,7 +50,7 @@ def counted(
     )
 
 
-def _in_order_of_arrival(stream: Sequence[Departure], key_of: Callable[[Departure], bytes]) -> pd.DataFrame:
+def in_order_of_arrival(stream: Sequence[Departure], key_of: Callable[[Departure], bytes]) -> pd.DataFrame:
     """Return key, partition, time and the partition's stream time so far for each departure."""
     keys = [key_of(departure) for departure in stream]
     table = pd.DataFrame({"key": keys, "timestamp": [departure.timestamp for departure in stream]})

@@ -1,0 +1,1 @@
+"""What the demo's operators must give, computed without Tidegate."""
