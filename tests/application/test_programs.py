@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +22,10 @@ from tests.docs.pages import DOCS
 from tests.patience import wait_for
 from tidegate.application.loading import load_application
 from tidegate.contracts.errors import ConfigurationError, EngineError, UserError
-from tidegate.devkit.embedded_broker import Broker
 from tidegate.devkit.produce_consume import read_all, write_all
-from tidegate.runtime.kafka.topics import create_topic
-from tidegate.runtime.spark.session import running_spark, start_session
 
 PAGE = (DOCS / "how-to" / "applications.md").read_text()
 HOUR = 3_600_000
-INPUTS = ("departures", "weather", "flights", "gates", "visits", "arrivals")
-OUTPUTS = ("carrier-updates", "flights-with-weather", "worst-gates", "arrival-updates")
 
 
 def section(heading: str) -> list[str]:
@@ -97,29 +91,6 @@ def written(name: str, folder: Path) -> Any:
         (folder / text.splitlines()[0].removeprefix("# ")).write_text(text)
     (folder / "app.py").write_text(program)
     return load_application(folder / "app.py:app")
-
-
-@pytest.fixture(scope="module")
-def kafka(broker: Broker) -> Iterator[dict[str, str]]:
-    """The broker with the topics of the page, for the programs too."""
-    options = {"bootstrap.servers": broker.bootstrap}
-    for topic in INPUTS + OUTPUTS:
-        create_topic(options, topic, 1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TIDEGATE_KAFKA__BOOTSTRAP_SERVERS", broker.bootstrap)
-        patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-        patch.setattr(sys, "path", [*sys.path])
-        yield options
-
-
-@pytest.fixture(scope="module")
-def spark(kafka: dict[str, str]) -> Iterator[Any]:
-    """One Spark session for all programs; one that other tests have started stays."""
-    running = running_spark()
-    session = start_session("tests", "local[2]")
-    yield session
-    if running is None:
-        session.stop()
 
 
 def records(kafka: dict[str, str], topic: str) -> list[tuple[bytes | None, bytes | None]]:
