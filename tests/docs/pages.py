@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import dedent
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +29,11 @@ def pages() -> list[Path]:
 
 def blocks(page: Path) -> Iterator[Block]:
     """Every block of code of a page, in order."""
-    text = page.read_text()
+    return blocks_of(page.read_text(), str(page.relative_to(ROOT)))
+
+
+def blocks_of(text: str, page: str = "") -> Iterator[Block]:
+    """Every block of the text, in order; one within a tab as it is shown, without the tab's indentation."""
     for found in FENCE.finditer(text):
         line = text.count("\n", 0, found.start()) + 1
-        yield Block(str(page.relative_to(ROOT)), line, found[2], found[3])
+        yield Block(page, line, found[2], dedent(found[3]))

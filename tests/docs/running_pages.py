@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.docs.page_process import run_program
+from tests.docs.pages import blocks_of
 from tests.patience import wait_for
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.kafka.topics import admin_client, topic_names
@@ -34,14 +35,14 @@ def run_page(page: str, folder: Path, broker: Broker, *, own_spark: bool = False
     """
     text = (PAGES / page).read_text()
     program = "\n".join([CALL, *_steps(text, broker.bootstrap)]).replace(BROKER, broker.bootstrap)
-    _empty(broker)
+    empty(broker)
     try:
         return run_program(program, folder, own_process=own_spark)
     finally:
-        _empty(broker)
+        empty(broker)
 
 
-def _empty(broker: Broker) -> None:
+def empty(broker: Broker) -> None:
     """Delete all topics of the broker, and the groups with their offsets."""
     options = {"bootstrap.servers": broker.bootstrap}
     with admin_client(options, broker.bootstrap) as admin:
@@ -58,7 +59,7 @@ def _steps(text: str, bootstrap: str) -> Iterator[str]:
     Other Python is as it is. Each command of a shell block is a call.
     """
     named = re.search(r"tidegate \w+ (\w+\.yaml)", text)
-    for language, block in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL):
+    for _, _, language, block in blocks_of(text):
         if language == "yaml":
             yield f"open({(named[1] if named else 'flights.yaml')!r}, 'w').write({block!r})"
         elif block.startswith("# app.py\n"):

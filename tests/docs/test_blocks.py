@@ -39,11 +39,16 @@ RUN = {
 }
 """Pages whose blocks of these languages are run, and the tests that do it."""
 
+QUOTED = {"docs/comparison.md": {"java", "sql", "text"}}
+"""Pages with programs of other systems, which nothing here runs."""
+
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}:{block.line}")
 def test_every_block_is_run_by_a_test_or_contains_only_existing_names(block: Block) -> None:
     _, run = RUN.get(block.page, ("", set()))
-    assert block.language in run | set(CHECKS), f"list the test that runs it in {__file__}"
+    assert block.language in run | set(CHECKS) | QUOTED.get(block.page, set()), (
+        f"list the test that runs it in {__file__}"
+    )
     if block.language in CHECKS:
         assert CHECKS[block.language](block.text) is None
 

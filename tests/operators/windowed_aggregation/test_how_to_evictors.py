@@ -6,25 +6,27 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.docs.pages import DOCS
+from tests.docs.pages import blocks as page_blocks
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.driver import Driver
 from tidegate.runtime.configuration.application import Application, application_of
 
 pytestmark = pytest.mark.fast
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "evictors.md").read_text()
+PAGE = DOCS / "how-to" / "evictors.md"
 
 
 def blocks(language: str) -> list[str]:
     """The blocks of a language, but for the program, which `tests/docs/test_programs_of_pages.py` checks."""
-    return re.findall(rf"```{language}\n(?!# app.py\n)(.*?)```", PAGE, re.DOTALL)
+    texts = (each.text for each in page_blocks(PAGE) if each.language == language)
+    return [text for text in texts if not text.startswith("# app.py\n")]
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +69,8 @@ def test_repeated_gates_do_not_count() -> None:
 
 
 def test_every_option_that_replaces_one_of_flink_s_is_accepted() -> None:
-    table = PAGE[PAGE.index("## From Flink") : PAGE.index("The following behavior is the same")]
+    text = PAGE.read_text()
+    table = text[text.index("## From Flink") : text.index("The following behavior is the same")]
     options = [text for text in re.findall(r"`([^`]+)`", table) if text.startswith(("evictor:", "every:", "window:"))]
     assert len(options) == 7
     for text in options:
