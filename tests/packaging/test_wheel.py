@@ -13,9 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import DOCS, blocks
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.devkit.produce_consume import write_all
 from tidegate.runtime.install.paths import jars
+from tidegate.runtime.kafka.topics import create_topic
 
 ROOT = Path(__file__).resolve().parents[2]
+HOUR = 3_600_000
 CORE = """
 import sys
 from importlib.util import find_spec
@@ -57,7 +62,9 @@ def pip(prefix: str | Path, *arguments: str) -> None:
     subprocess.run(command, check=True, timeout=500)
 
 
-def run(prefix: Path, *command: str, home: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
+def run(
+    prefix: Path, *command: str, home: Path, code: int = 0, text: str | None = None
+) -> subprocess.CompletedProcess[str]:
     """Run a command of the environment in its empty folder; only how to start Java is from the checkout."""
     hidden = ("PYTHONPATH", "VIRTUAL_ENV", "TIDEGATE_", "SPARK_", "PYSPARK_PYTHON", "PYSPARK_DRIVER")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
@@ -68,6 +75,7 @@ def run(prefix: Path, *command: str, home: Path, code: int = 0) -> subprocess.Co
         cwd=home,
         env=variables,
         text=True,
+        input=text,
         capture_output=True,
         timeout=500,
     )
@@ -101,16 +109,25 @@ def test_the_core_is_installed_and_used_without_spark(wheel: Path, tmp_path: Pat
     assert refused.stderr.endswith("remedy: pip install 'tidegate[demo]'\n")
 
 
-@pytest.mark.long
-def test_set_up_and_demo_need_no_checkout(wheel: Path, tmp_path: Path) -> None:
-    """Libraries are those of this environment, and kernels run as plain Python: 700 MB and two minutes less."""
-    prefix, home = environment(tmp_path / "venv"), tmp_path / "empty"
+def installed(wheel: Path, folder: Path) -> tuple[Path, Path]:
+    """An environment with the wheel, and an empty folder with jars.
+
+    Libraries are those of this environment, and kernels run as plain Python: 700 MB and two minutes less.
+    """
+    prefix, home = environment(folder / "venv"), folder / "empty"
     pip(prefix, "install", "--no-compile", "--no-deps", str(wheel))
     [site] = prefix.glob("lib/python*/site-packages")
     (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))
     (home / ".tidegate" / "jars").mkdir(parents=True)
     for kind in ("spark", "broker"):
         (home / ".tidegate" / "jars" / kind).symlink_to(jars(kind))  # type: ignore[arg-type]
+    return prefix, home
+
+
+@pytest.mark.long
+def test_set_up_and_demo_need_no_checkout(wheel: Path, tmp_path: Path) -> None:
+    prefix, home = installed(wheel, tmp_path)
+    [site] = prefix.glob("lib/python*/site-packages")
     where = run(prefix, "python", "-c", "import tidegate; print(tidegate.__file__)", home=home).stdout
     assert Path(where).is_relative_to(site)
     ready = run(prefix, "tidegate", "setup", home=home)
@@ -125,3 +142,43 @@ def test_set_up_and_demo_need_no_checkout(wheel: Path, tmp_path: Path) -> None:
     assert json.loads(answer.stdout)["emitted"] > 1_000
     current = run(prefix, "tidegate", "db", "current", ".tidegate/demo/app.py:app", home=home)
     assert "0001" in current.stdout
+
+
+NOTEBOOK = """
+import json, sys
+import nbclient, nbformat
+
+cells = [nbformat.v4.new_code_cell(text) for text in json.load(sys.stdin)]
+notebook = nbformat.v4.new_notebook(cells=cells)
+nbclient.NotebookClient(notebook, timeout=400, kernel_name="python3", allow_errors=True).execute()
+print(json.dumps([cell.outputs for cell in notebook.cells]))
+"""
+TYPO = """grace = "1h"
+orders.filter("quantitty > 1").join(prices, how="left", grace=grace).keep()
+app.check()
+"""
+
+
+@pytest.mark.long
+def test_the_program_of_the_tutorial_runs_in_a_notebook(wheel: Path, tmp_path: Path, broker: Broker) -> None:
+    prefix, home = installed(wheel, tmp_path)
+    options = {"bootstrap.servers": broker.bootstrap}
+    for topic in ("prices", "orders", "priced-orders"):
+        create_topic(options, topic, 1)
+    write_all(options, "prices", [(0, b"tea", b'{"price": 3.0}', 9 * HOUR)])
+    write_all(options, "orders", [(0, b"tea", b'{"order": %d}' % hour, hour * HOUR) for hour in (9, 11)])
+    [program] = [block.text for block in blocks(DOCS / "tutorial" / "index.md") if block.language == "python"]
+    cells = [
+        program.replace("127.0.0.1:9092", broker.bootstrap),
+        "running = app.start()\nrunning.await_caught_up()",
+        "running.sql('SELECT key, value, status FROM orders_with_prices_emissions')",
+        "running.stop()",
+        TYPO,
+    ]
+    *ran, wrong = json.loads(run(prefix, "python", "-c", NOTEBOOK, home=home, text=json.dumps(cells)).stdout)
+    assert [output["evalue"] for cell in ran for output in cell if output["output_type"] == "error"] == []
+    [shown] = [output["data"] for output in ran[2]]
+    assert '"price": 3.0' in shown["text/plain"] and "<table>" in shown["text/html"]
+    [error] = [output for output in wrong if output["output_type"] == "error"]
+    assert (error["ename"], "<cell>:2 .filter()" in error["evalue"]) == ("ConfigurationError", True), error["evalue"]
+    assert "no column quantitty" in error["evalue"] and "there are: " in error["evalue"]
