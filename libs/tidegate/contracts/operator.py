@@ -101,6 +101,11 @@ class StepResult:
     ledger: Mapping[str, Counts] = field(default_factory=dict)
 
 
+def measured(measures: Mapping[str, int], name: str) -> int:
+    """Return a measure of an operator that adds up, over all steps if it is a pipeline; 0 if it has no such measure."""
+    return sum(number for of, number in measures.items() if of.rpartition(".")[2] == name)
+
+
 class OperatorState(Protocol):
     """The state of one partition."""
 

@@ -39,6 +39,13 @@ def test_with_64_mib_waiting_a_partition_pauses_reading_the_stream() -> None:
     assert (gates.full(), gates.waiting()) == ({0}, [0])
 
 
+def test_what_waits_in_a_step_of_a_pipeline_waits_in_the_pipeline() -> None:
+    gates = Gates(grace=10, wait=None)
+    measures = {"joined.waiting_records_now": 2, "joined.waiting_bytes_now": MOST_WAITING_BYTES}
+    gates.note_used(replace(RESULT, measures=measures), NEVER, 0)
+    assert (gates.waiting(), gates.full()) == ([0], {0})
+
+
 def test_a_quiet_table_that_has_caught_up_delays_no_join() -> None:
     gates = Gates(grace=10, wait=None)
     gates.note_ends(AT_100, {0: 7})

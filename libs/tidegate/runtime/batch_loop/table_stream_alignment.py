@@ -17,6 +17,7 @@ from typing import NamedTuple
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import ALWAYS
+from tidegate.contracts.operator import measured
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.task.messages import Hold, PartitionPlan, PartitionResult
 from tidegate.runtime.telemetry.log_lines import log_fields
@@ -205,7 +206,7 @@ class Gates:
         # rule: idle-due-waits/ends
         if result.action == "batch":
             self._gates[result.partition].add_due(due, self.ends.get(result.partition, ALWAYS))
-        waiting = (result.measures.get(f"waiting_{what}_now", 0) for what in ("records", "bytes"))
+        waiting = (measured(result.measures, f"waiting_{what}_now") for what in ("records", "bytes"))
         self._released[result.partition] = Released(min(open_until, due), clock_ms, *waiting)
 
     def should_retry(self, newest: BatchMeta, partition: int, read: int, now_ms: int) -> bool:
