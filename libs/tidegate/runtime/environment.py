@@ -6,7 +6,7 @@ with each attempt, so that the real one is made of what a worker process can imp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka.arrivals import Arrivals, LongPolls
 from tidegate.runtime.kafka.client import KafkaClient, client
-from tidegate.runtime.threads import in_background, map_parallel, repeating
+from tidegate.runtime.threads import Parallel, in_background, map_parallel, map_waiting, repeating
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
 from tidegate.state.lake.port import Lake
@@ -44,12 +44,6 @@ class Repeating(Protocol):
     def __call__(self, work: Callable[[], None], pause_s: float, name: str, /) -> AbstractContextManager[None]: ...
 
 
-class Parallel(Protocol):
-    """Runs some work on each item, some at once, and returns the results in order."""
-
-    def __call__(self, work: Callable[[Item], Answer], items: Sequence[Item], /) -> Iterator[Answer]: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class Environment:
     """What a driver and its tasks take from outside.
@@ -68,6 +62,7 @@ class Environment:
     in_background: Background
     repeating: Repeating
     map_parallel: Parallel
+    map_waiting: Parallel
     recover: Callable[[LocalState, Operator, Wanted, PartitionLog], Recovered]
 
 
@@ -86,5 +81,6 @@ REAL = Environment(
     in_background=in_background,
     repeating=repeating,
     map_parallel=map_parallel,
+    map_waiting=map_waiting,
     recover=recover,
 )

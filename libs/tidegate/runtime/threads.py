@@ -15,7 +15,7 @@ from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from itertools import count
 from threading import Condition, Thread
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from tidegate.contracts.clock import SYSTEM_CLOCK
 
@@ -23,6 +23,9 @@ lines = logging.getLogger("tidegate")
 
 THREADS = 2
 """Partitions that a task runs at once: a third one would mostly wait for a core while its input takes memory."""
+
+WAITING_THREADS = 8
+"""Requests of a process that wait for Kafka at once: a broker answers those of one connection one after the other."""
 
 REPEATING_THREADS = 4
 """Threads for all repeated work of a process, such as the leases of its drivers: if one waits for a slow store, the
@@ -32,23 +35,38 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
+class Parallel(Protocol):
+    """Runs some work on each item, some at once, and returns the results in order."""
+
+    def __call__(self, work: Callable[[Item], Answer], items: Sequence[Item], /) -> Iterator[Answer]: ...
+
+
 def map_parallel(work: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
     """Return an iterator over the work's results, in order of the items; THREADS items run at once.
 
     A single item runs in the calling thread.
     """
+    return _map(work, items, THREADS, "partition")
+
+
+def map_waiting(work: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
+    """Return what `map_parallel` returns, for work that mostly waits for Kafka: WAITING_THREADS items run at once."""
+    return _map(work, items, WAITING_THREADS, "waiting")
+
+
+def _map(work: Callable[[Item], Answer], items: Sequence[Item], threads: int, name: str) -> Iterator[Answer]:
     if len(items) < 2:
         return map(work, items)
-    return _pool(os.getpid()).map(work, items)
+    return _pool(os.getpid(), threads, name).map(work, items)
 
 
-@lru_cache(maxsize=1)
-def _pool(_process: int) -> ThreadPoolExecutor:
+@lru_cache(maxsize=2)
+def _pool(_process: int, threads: int, name: str) -> ThreadPoolExecutor:
     """Return a process's pool of threads, which live as long as it, so that each keeps its connection to Kafka.
 
-    A forked process gets a pool of its own, since threads do not survive a fork.
+    A forked process gets pools of its own, since threads do not survive a fork.
     """
-    return ThreadPoolExecutor(THREADS, thread_name_prefix="partition")
+    return ThreadPoolExecutor(threads, thread_name_prefix=name)
 
 
 def in_background(work: Callable[[], Answer], name: str) -> Future[Answer]:

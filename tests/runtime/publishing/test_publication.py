@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -25,6 +27,7 @@ from tidegate.runtime.publishing import publication
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
 from tidegate.runtime.publishing.publication import Publication
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
+from tidegate.runtime.threads import Parallel
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -80,7 +83,13 @@ def refusing(log: OperatorLog, batch: int, rows: Rows, **more: object) -> BatchM
     return commit_rows(log, batch, tables, next_offset={0: 10 * batch, 1: 0}, **more)
 
 
-def publishing(kafka: ScriptedKafka, log: OperatorLog, deadline_s: float = 5.0, outlets: Outlets = OUT) -> Publication:
+def publishing(
+    kafka: ScriptedKafka,
+    log: OperatorLog,
+    deadline_s: float = 5.0,
+    outlets: Outlets = OUT,
+    in_parallel: Parallel = map,
+) -> Publication:
     return Publication(
         lambda: kafka,
         log,
@@ -95,6 +104,7 @@ def publishing(kafka: ScriptedKafka, log: OperatorLog, deadline_s: float = 5.0, 
             windows=None,
         ),
         deadline_s=deadline_s,
+        in_parallel=in_parallel,
     )
 
 
@@ -447,10 +457,23 @@ def test_a_dead_letter_that_is_too_large_names_its_topic(kafka: ScriptedKafka, l
 
 
 def test_all_transactions_of_a_batch_are_ended_at_once(kafka: ScriptedKafka, log: OperatorLog) -> None:
-    newest = committed(log, 1)
-    started = published(kafka, log, newest)
+    """Each of four shares has a connection of its own, and the requests of a share are sent together"""
+    newest, shares_at_once = committed(log, 1), list[int]()
+
+    def noting(work: Callable[[Any], Any], shares: Sequence[Any]) -> Iterator[Any]:
+        shares_at_once.append(len(shares))
+        return map(work, shares)
+
+    started = publishing(kafka, log, in_parallel=noting)
+    started.start(range(2), newest)
     started.end({p: replace(producer, opened=True) for p, producer in started.producers.items()}, newest)
-    assert kafka.sent_together[-1] == ["EndTxn", "EndTxn"]
+    assert shares_at_once == [2]
+    assert kafka.sent_together[-2:] == [["EndTxn"], ["EndTxn"]]
+    producer = replace(started.producers[0], opened=True)
+    wide = replace(newest, partitions=dict.fromkeys(range(5), newest.partitions[0]))
+    started.end(dict.fromkeys(range(5), producer), wide)
+    assert shares_at_once == [2, 3]
+    assert kafka.sent_together[-3:] == [["EndTxn", "EndTxn"], ["EndTxn", "EndTxn"], ["EndTxn"]]
     assert started.unclear == set()
 
 

@@ -230,6 +230,7 @@ class Claimant:
             route=route,
             deadline_s=self._deadline_s,
             clock=self._environment.clock,
+            in_parallel=self._environment.map_waiting,
         )
         try:
             publication.start(sorted(self._newest.partitions), self._newest)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta, Outcome
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
-from tidegate.contracts.errors import StartOver, StateError, Undecided
+from tidegate.contracts.errors import StartOver, StateError, TidegateError, Undecided
 from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import transactional_id
 from tidegate.runtime.kafka.client import KafkaClient
@@ -22,6 +22,7 @@ from tidegate.runtime.kafka.offsets import committed_offsets, earliest, newest_b
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, end_all, init_producer
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
 from tidegate.runtime.publishing.topics import OutputRoute, published_kinds
+from tidegate.runtime.threads import Parallel
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.protocol_decisions import (
     PublishAction,
@@ -35,6 +36,9 @@ from tidegate.state.protocol_decisions import (
 
 RENEWALS = 4
 """How often a mark is committed again within the brokers' retention of offsets."""
+CONNECTIONS = 4
+"""In how many shares the transactions of a batch are ended: a broker ends those of one connection one after the other.
+"""
 CLOSE_TIMEOUT_S = 5.0
 """How long a driver that is about to end waits for a broker's answer."""
 UNKNOWN_RETENTION_S = 86_400.0
@@ -53,11 +57,12 @@ class Publication:
         route: OutputRoute,
         deadline_s: float,
         clock: Clock = SYSTEM_CLOCK,
+        in_parallel: Parallel = map,
     ) -> None:
         self._client, self._log, self.route, self._clock = client, log, route, clock
         self._application, self._operator = application, route.operator
         self._input, self._outlets = route.input, route.outlets
-        self._deadline_s = deadline_s
+        self._deadline_s, self._in_parallel = deadline_s, in_parallel
         # rule: transaction-timeout
         self._timeout_ms = max(60_000, int(3 * deadline_s * 1_000))
         self.producers: dict[int, Producer] = {}
@@ -128,8 +133,7 @@ class Publication:
         self.unclear.update(producers)
         for wave in self._waves(list(producers)):
             opened = [producers[partition] for partition in wave]
-            answers = end_all(self._client(), opened, commit=True, deadline_s=self._deadline_s)
-            for partition, answer in zip(wave, answers, strict=True):
+            for partition, answer in zip(wave, self._end_in_shares(opened), strict=True):
                 if isinstance(answer, Producer):
                     self.producers[partition] = answer
                     self._committed_offsets[partition] = newest.partitions[partition].next_offset
@@ -214,6 +218,15 @@ class Publication:
         """Return all partitions as one wave; one by one if the kill point between two ends of transactions is armed."""
         # rule: ends-together
         return [[partition] for partition in partitions] if armed("between_ends") else [partitions]
+
+    def _end_in_shares(self, opened: Sequence[Producer]) -> list[Producer | TidegateError]:
+        """Commit the transactions, in shares with a connection each, and return what `end_all` returns."""
+        size = max(1, math.ceil(len(opened) / CONNECTIONS))
+        shares = [opened[first : first + size] for first in range(0, len(opened), size)]
+        answers = self._in_parallel(
+            lambda share: end_all(self._client(), share, commit=True, deadline_s=self._deadline_s), shares
+        )
+        return [answer for share in answers for answer in share]
 
     def _initialise(self, partition: int, current: Producer | None) -> None:
         name = transactional_id(self._application, self._operator, partition)

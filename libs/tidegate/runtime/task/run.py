@@ -114,12 +114,12 @@ def run_plans(attempt: Attempt, plans: Sequence[PartitionPlan], port: Port) -> l
 def _written_out(attempt: Attempt, done: Sequence[_Changed], port: Port) -> list[PartitionResult | PartitionFailure]:
     """Open the transactions of the partitions, and beside that write their rows; return the answers.
 
-    The rows come first, so that of the threads one writes them while the other ones produce.
+    The rows come first, so that of the threads one writes them while the others produce.
     """
     first = done[0].plan
     parts: list[Callable[[], Any]] = [lambda: _as_answer(first, lambda: _write(attempt, done))]
     parts += [partial(_opened, one, port) for one in done]
-    files, *answers = attempt.environment.map_parallel(lambda part: part(), parts)
+    files, *answers = attempt.environment.map_waiting(lambda part: part(), parts)
     for one in done:
         one.watch.lap("files")  # beside the output
     if isinstance(files, PartitionFailure):

@@ -52,6 +52,7 @@ def environment_of(world: World, lake: SimulatedLake) -> Environment:
         in_background=in_background,
         repeating=repeating,
         map_parallel=map,
+        map_waiting=map,
         recover=_CheckedRecovery(world),
     )
 

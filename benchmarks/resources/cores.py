@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.load import RECORDS, load
+from benchmarks.resources import processes
 from benchmarks.suppression import INPUT, run_service
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.install.paths import jars
@@ -22,7 +23,6 @@ from tidegate.runtime.spark.session import start_session
 
 RUNS = 3
 _SERVICE = ("driver", "jvm", "workers")
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def measure(say: Callable[[str], Any] = print) -> dict[str, float]:
@@ -51,45 +51,7 @@ def _run(spark: Any, broker: Broker, folder: Path, say: Callable[[str], Any]) ->
 
 def _cpu_s(broker: int) -> dict[str, float]:
     """Return the CPU seconds so far of driver, JVM, Python workers and broker, and the idle seconds."""
-    children = _children()
-    parts = {"driver": [os.getpid()], "jvm": [], "workers": [], "broker": [broker]}
-    below = [pid for pid in children.get(os.getpid(), []) if pid != broker]
-    while below:
-        for pid in below:
-            parts["jvm" if _name(pid) == "java" else "workers"].append(pid)
-        below = [child for pid in below for child in children.get(pid, [])]
-    return {**{part: sum(_own_s(pid) for pid in pids) for part, pids in parts.items()}, "idle": _idle_s()}
-
-
-def _idle_s() -> float:
-    """Return the seconds so far in which a core was idle or waited for a disk."""
-    idle, waiting = Path("/proc/stat").read_text().split()[4:6]
-    return (int(idle) + int(waiting)) / _TICKS_PER_S
-
-
-def _children() -> dict[int, list[int]]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (stat := _stat(int(entry.name))):
-            children.setdefault(int(stat[1]), []).append(int(entry.name))
-    return children
-
-
-def _own_s(pid: int) -> float:
-    stat = _stat(pid)
-    return (int(stat[11]) + int(stat[12])) / _TICKS_PER_S if stat else 0.0
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the third on; empty if the process has ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
+    driver, below = os.getpid(), set(processes.tree(os.getpid())) - set(processes.tree(broker)) - {os.getpid()}
+    jvm = {pid for pid in below if processes.name(pid) == "java"}
+    parts = {"driver": {driver}, "jvm": jvm, "workers": below - jvm, "broker": {broker}}
+    return {**{part: sum(map(processes.cpu_s, pids)) for part, pids in parts.items()}, "idle": processes.idle_s()}

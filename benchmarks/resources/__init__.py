@@ -1,0 +1,1 @@
+"""Benchmarks of what a service uses: cores and memory."""
