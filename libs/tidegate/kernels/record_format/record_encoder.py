@@ -268,7 +268,7 @@ def _measure(source: _Columns, added: _Added, measures: Int64s) -> int:
         size = _field_size(source.key.length[record]) + _field_size(source.value.length[record])
         size += varint_size(count + added.header_count) + end - at + len(added.constant)
         for k in range(len(added.numbers)):
-            size += added.number_names.length[k] + _field_size(_digits(added.numbers[k, record]))
+            size += added.number_names.length[k] + _field_size(_decimal_length(added.numbers[k, record]))
         if len(added.choice) > 0:
             size += added.choices.length[added.choice[record]]
         measures[0, record] = count
@@ -363,21 +363,27 @@ def _copy(out: Bytes, at: int, data: Bytes, start: int, length: int) -> int:
 
 
 @compiled
-def _digits(number: int) -> int:
-    """Return how many decimal digits a number >= 0 has."""
-    digits = 1
+def _decimal_length(number: int) -> int:
+    """Return how many characters the number has in decimal, its sign included."""
+    length = 2 if number < 0 else 1
+    number = abs(number)
     while number >= 10:
         number //= 10
-        digits += 1
-    return digits
+        length += 1
+    return length
 
 
 @compiled
 def _write_decimal(out: Bytes, at: int, number: int) -> int:
-    """Write the length and the decimal digits of a number >= 0, and return the position after them."""
-    digits = _digits(number)
-    at = write_varint(out, at, digits)
-    for place in range(digits):
-        out[at + digits - 1 - place] = 48 + number % 10
+    """Write the length of the number in decimal, then its characters, and return the position after them."""
+    length = _decimal_length(number)
+    at = write_varint(out, at, length)
+    first = at
+    if number < 0:
+        out[at] = ord("-")
+        first = at + 1
+    number = abs(number)
+    for place in range(at + length - 1, first - 1, -1):
+        out[place] = 48 + number % 10
         number //= 10
-    return at + digits
+    return at + length
