@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import assume
+
 import tidegate as tg
 from tidegate.application.evictors import Evictor
 from tidegate.contracts.config import OperatorConfig
@@ -82,7 +84,8 @@ def _source(options: dict[str, Any]) -> dict[str, Any]:
     given |= {side: FORMATS[options.pop(f"{side}_format")] for side in ("key", "value") if f"{side}_format" in options}
     given |= {side: _type(options.pop(side)) for side in ("key", "value") if side in options}
     if "timestamp" in options:
-        given["timestamp"] = tg.timestamp(**options.pop("timestamp"))
+        written = options.pop("timestamp")
+        given["timestamp"] = tg.timestamp(_field(written), unit=written.get("unit", "ms"))
     return given
 
 
@@ -133,14 +136,27 @@ def _aggregate(stream: Any, options: dict[str, Any]) -> Any:
     elif aggregate == {"count": True}:
         results = window.count(**given)
     else:
-        parts = [_part(name, value) for name, value in aggregate.items() if value is not None]
-        results = window.aggregate(*parts, **given)
+        own = {name: value for name, value in aggregate.items() if value is True or {"field", "path"} & {*value}}
+        named = {name: _named(value) for name, value in aggregate.items() if name not in own}
+        results = window.aggregate(*(_part(*each) for each in own.items()), **named, **given)
     return results.suppress(tg.window_close(), *buffer) if emit == "final" else results
 
 
 def _part(name: str, value: Any) -> tg.Aggregate:
     make: Any = getattr(tg, name)
-    return make(value["field"]) if isinstance(value, dict) else make()  # type: ignore[no-any-return]
+    return make() if value is True else make(_field(value))  # type: ignore[no-any-return]
+
+
+def _named(value: Any) -> tg.Aggregate:
+    return tg.count() if value == "count" else _part(*next(iter(value.items())))
+
+
+def _field(value: Any) -> str:
+    """The text that names the field; a top-level field with a dot in its name has none."""
+    found = value if isinstance(value, str) else value.get("field") or value["path"]
+    if isinstance(value, dict) and "field" in value:
+        assume("." not in found)
+    return str(found)
 
 
 def _window(options: dict[str, Any]) -> Any:
@@ -156,7 +172,7 @@ def _evictor(options: dict[str, Any]) -> Evictor:
     if kind == "delta":
         distance = value["distance"]
         named = {"distance": distance} if isinstance(distance, str) else {}
-        field = distance["field"] if isinstance(distance, dict) else None
+        field = _field(distance) if isinstance(distance, dict) else None
         return tg.near_last(value["threshold"], field, **named, **when)
     if kind == "function" and isinstance(value, dict):
         return tg.evict(**value)

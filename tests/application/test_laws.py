@@ -42,7 +42,7 @@ def operators(draw: st.DrawFn, case: str) -> dict[str, OperatorConfig]:
 def _everywhere(config: OperatorConfig) -> dict[str, st.SearchStrategy[Any]]:
     """Options of every kind, as far as this one has them."""
     options: dict[str, st.SearchStrategy[Any]] = {
-        "timestamp": st.sampled_from([{"field": "at"}, {"field": "at", "unit": "s"}]),
+        "timestamp": st.sampled_from([{"field": "at"}, {"field": "at", "unit": "s"}, {"path": "w.at"}]),
         **({} if "value" in vars(config) else {"value_format": st.sampled_from(["bytes", "string", "json"])}),
         "dead_letters": st.just("letters"),
         "rewind_window": st.sampled_from(["0ms", "1d"]),

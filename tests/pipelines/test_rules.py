@@ -108,7 +108,7 @@ def test_all_problems_of_all_steps_are_reported_at_once() -> None:
     assert found == {
         "steps.0": "its input has no windows",
         "steps.1.window.grace": "required, but missing",
-        "steps.1.aggregate.cont": "unknown key",
+        "steps.1.aggregate.cont": "not an aggregate",
         "steps.2": "not a step",
         "steps.3": "a topic is not a step of its own here",
         "steps.4": "table_history has no results that a step could read",

@@ -1,12 +1,15 @@
 """What is computed from the records of a window. One aggregate gives a bare JSON value, several give an object.
 
-`field`: a top-level field of values that are JSON objects; left out: the value itself.
+`field`: a field of values that are JSON objects, or with dots a field within a field, such as `weather.gust`; left out:
+the value itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+from tidegate.application.options import field_option
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,12 @@ class Aggregate:
     @property
     def option(self) -> dict[str, str] | Literal[True]:
         """Return the aggregate's value in the configuration file."""
-        return True if self.field is None else {"field": self.field}
+        return True if self.field is None else field_option(self.field)
+
+    @property
+    def named_option(self) -> dict[str, str | Literal[True]] | str:
+        """Return the aggregate's value in the configuration file under a name of the user's."""
+        return self.name if self.name == "count" else {self.name: True if self.field is None else self.field}
 
 
 def count() -> Aggregate:

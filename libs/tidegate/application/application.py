@@ -12,7 +12,17 @@ import yaml
 from tidegate.application.definitions import Definition, Definitions
 from tidegate.application.display import table_html
 from tidegate.application.formats import Format, TimestampIn, TimeWindowedKeys
-from tidegate.application.options import Duration, Fault, Size, Unusable, as_yaml, faults_in, option_of, optional
+from tidegate.application.options import (
+    Duration,
+    Fault,
+    Size,
+    Unusable,
+    as_yaml,
+    faults_in,
+    field_option,
+    option_of,
+    optional,
+)
 from tidegate.application.places import Place, caller
 from tidegate.application.program import is_loading
 from tidegate.application.streams import Stream, Table, WindowedStream
@@ -436,4 +446,6 @@ def _types(key: Format | None, value: Format | None, time: str | None) -> dict[s
 
 
 def _field(timestamp: str | TimestampIn) -> dict[str, str]:
-    return dict(vars(timestamp)) if isinstance(timestamp, TimestampIn) else {"field": timestamp}
+    if isinstance(timestamp, TimestampIn):
+        return field_option(timestamp.field) | {"unit": timestamp.unit}
+    return field_option(timestamp)

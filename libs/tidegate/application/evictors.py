@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, overload
 
-from tidegate.application.options import Duration, Fault, Function, Unusable, function_name
+from tidegate.application.options import Duration, Fault, Function, Unusable, field_option, function_name
 
 When: TypeAlias = Literal["before", "after"]
 
@@ -47,7 +47,7 @@ def near_last(
     The distance is the difference of the numbers in `field`, or of values that are numbers; or what the function
     `distance` returns.
     """
-    measured: Any = True if field is None else {"field": field}
+    measured: Any = True if field is None else field_option(field)
     if distance is not None:
         measured = function_name(distance)
     if distance is not None and field is not None:

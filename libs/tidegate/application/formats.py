@@ -96,14 +96,17 @@ def fields_of(fields: Any) -> Any:
 
 @dataclass(frozen=True)
 class TimestampIn:
-    """The top-level field of a JSON value that holds the event timestamp, and the unit of its number."""
+    """The field of a JSON value that holds the event timestamp, and the unit of its number."""
 
     field: str
     unit: Literal["ms", "s", "us"] = "ms"
 
 
 def timestamp(field: str, *, unit: Literal["ms", "s", "us"] = "ms") -> TimestampIn:
-    """Return where the event timestamp is: in this field of a JSON value, a number in that unit."""
+    """Return where the event timestamp is: in this field of a JSON value, a number in that unit.
+
+    A field within a field is written with dots: `weather.observed`.
+    """
     return TimestampIn(field, unit)
 
 

@@ -126,6 +126,11 @@ def duration_ms(duration: Duration) -> int:
         raise UserError(error.cause, value=duration, remedy=error.remedy) from None
 
 
+def field_option(field: Any) -> dict[str, Any]:
+    """Return the option that names a field: by its path if the text has dots."""
+    return {"path" if isinstance(field, str) and "." in field else "field": field}
+
+
 def functions_in(value: Any) -> list[FunctionName]:
     """Return the functions that the option names, at any depth."""
     if isinstance(value, FunctionName):

@@ -20,7 +20,7 @@ from tidegate.application.options import Duration, Fault, Function, Unusable, fu
 from tidegate.application.places import caller
 from tidegate.application.windows import EndingWindow, Window
 from tidegate.contracts.naming import function_problem
-from tidegate.expressions.column import Column, col
+from tidegate.expressions.column import Column
 
 if TYPE_CHECKING:
     from tidegate.application.frames.query import Query
@@ -175,28 +175,28 @@ class Windowed(Value, Generic[Results]):
     ) -> Results:
         """Return what is computed of the records of each key and window: aggregates, or what a function computes.
 
-        `fields`: aggregates by the names of the fields that they become: `n=tg.count(), worst=tg.max("delay")`. `name`:
-        of the step; default: `aggregate`. `emits`: the fields of what a function computes, if steps behind read them.
-        `emit`: `updates`, every change (default); `on_time`, when the window ends, then every change. `every`: instead
-        of `emit`, a result after every so many records of the window. `evictor`: which elements a window loses when a
-        result is emitted. `retention`: how long windows are kept, from their start (sessions: from their end); default:
-        until they close.
+        `fields`: aggregates by the names of the fields that they become: `n=tg.count(), gust=tg.max("weather.gust")`.
+        `name`: of the step; default: `aggregate`. `emits`: the fields of what a function computes, if steps behind read
+        them. `emit`: `updates`, every change (default); `on_time`, when the window ends, then every change. `every`:
+        instead of `emit`, a result after every so many records of the window. `evictor`: which elements a window loses
+        when a result is emitted. `retention`: how long windows are kept, from their start (sessions: from their end);
+        default: until they close.
         """
-        parts = (*aggregates, *fields.values())
         computed: Any = {
             (each.name if isinstance(each, Aggregate) else "function"): (
                 each.option if isinstance(each, Aggregate) else _function(each)
             )
-            for each in parts
+            for each in aggregates
         }
-        twice = [] if len(computed) == len(parts) else [_given_twice(parts)]
-        if not parts:
+        given = len(aggregates) + len(fields)
+        computed |= {
+            field: each.named_option if isinstance(each, Aggregate) else _function(each)
+            for field, each in fields.items()
+        }
+        twice = [] if len(computed) == given else [_given_twice((*aggregates, *fields.values()))]
+        if not given:
             computed = Unusable(Fault(".aggregate()", "nothing to compute", _AGGREGATES))
-        results = self._results(".aggregate", computed, twice, name, emit, every, evictor, retention, emits)
-        own = {each.name: each for each in aggregates if isinstance(each, Aggregate)} if fields else {}
-        named = {field: col(each.name) for field, each in {**own, **fields}.items() if isinstance(each, Aggregate)}
-        selected: Any = results.select(**named) if named else results
-        return selected  # type: ignore[no-any-return]  # of the same type
+        return self._results(".aggregate", computed, twice, name, emit, every, evictor, retention, emits)
 
     def _results(
         self,

@@ -18,6 +18,7 @@ from typing import (
     ClassVar,
     Literal,
     NamedTuple,
+    Self,
     TypeAlias,
     TypeVar,
     get_args,
@@ -51,6 +52,7 @@ from tidegate.contracts.naming import (
     function_problem,
     module_problem,
     name_problem,
+    path_problem,
     topic_problem,
 )
 from tidegate.contracts.validation import problems_of
@@ -114,6 +116,7 @@ def _size(value: object) -> object:
 Name = Annotated[str, _without(name_problem)]
 Topic = Annotated[str, _without(topic_problem)]
 FieldName = Annotated[str, _without(field_problem)]
+FieldPath = Annotated[str, _without(path_problem)]
 ModuleName = Annotated[str, _without(module_problem)]
 FunctionName = Annotated[str, _without(function_problem), Field(json_schema_extra={"pattern": FUNCTION})]
 """The name of a function, `module:function`."""
@@ -182,11 +185,36 @@ class Config(BaseModel):
         return value
 
 
-class TimestampField(Config):
-    """The top-level field of a JSON value that holds the event timestamp."""
+class JsonField(Config):
+    """A field of a JSON object, or of an object within it."""
 
-    field: FieldName
-    """Name of the field."""
+    field: FieldName | None = None
+    """Name of a top-level field."""
+    path: FieldPath | None = None
+    """Instead of `field`: the names that lead to a field within a field, separated by dots: `weather.gust`."""
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.field is None) == (self.path is None):
+            raise InvalidValue(
+                "it does not name one field", "write field: NAME, or path: NAME.NAME for a field within a field"
+            )
+        return self
+
+    @classmethod
+    def at(cls, text: str) -> Self:
+        """Return the field of that name, or of that path if the text has dots."""
+        return cls.model_validate({"path" if "." in text else "field": text})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names that lead to the field, from the outermost object on."""
+        return tuple(self.path.split(".")) if self.path is not None else (self.field or "",)
+
+
+class TimestampField(JsonField):
+    """The field of a JSON value that holds the event timestamp."""
+
     unit: Literal["ms", "s", "us"] = "ms"
     """Unit of the number in that field."""
 

@@ -55,6 +55,13 @@ def field_problem(text: str) -> InvalidValue | None:
     return None if text.strip() else InvalidValue("no field is named", remedy)
 
 
+def path_problem(text: str) -> InvalidValue | None:
+    """Return why the text cannot lead to a field within a JSON value; None if it can."""
+    if all(name.strip() for name in text.split(".")):
+        return None
+    return InvalidValue("a name is missing in the path", "write names separated by dots, such as weather.gust")
+
+
 def module_problem(text: str) -> InvalidValue | None:
     """Return why the text cannot name a module; None if it can."""
     if re.fullmatch(_MODULE, text) is not None:

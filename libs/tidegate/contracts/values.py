@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -51,9 +51,13 @@ class Values(NamedTuple):
         """Return values that are JSON objects with these fields."""
         return cls("object", schema)
 
-    def type_of(self, field: str) -> pa.DataType | None:
-        """Return the type of a field; None if values are no objects with such a field."""
-        return self.schema.field(field).type if self.form == "object" and field in self.schema.names else None
+    def type_of(self, path: Sequence[str]) -> pa.DataType | None:
+        """Return the type of the field to which these names lead; None if values are no objects with such a field."""
+        found: pa.DataType | None = pa.struct(self.schema) if self.form == "object" else None
+        for name in path:
+            at = found.get_field_index(name) if found is not None and pa.types.is_struct(found) else -1
+            found = found.field(at).type if found is not None and at >= 0 else None
+        return found
 
 
 def schema_of(fields: Mapping[str, Any]) -> pa.Schema:

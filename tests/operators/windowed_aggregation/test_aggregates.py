@@ -14,6 +14,8 @@ from tidegate.contracts.errors import UserError
 from tidegate.kernels.compiled import compiled
 from tidegate.operators.testing.driver import Driver
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig, aggregates
+from tidegate.operators.windowed_aggregation.config import Aggregates
+from tidegate.operators.windowed_aggregation.state import plan_of
 
 pytestmark = pytest.mark.fast
 
@@ -33,6 +35,28 @@ def test_several_aggregates_are_an_object_and_one_is_bare() -> None:
     every = {"count": True} | {name: {"field": "n"} for name in ("sum", "min", "max", "avg")}
     assert told(every, '{"n":1}', '{"n":4.5}') == {"count": 2, "sum": 5.5, "min": 1, "max": 4.5, "avg": 2.75}
     assert told({"sum": True}, "1", "2") == 3
+
+
+def test_results_have_the_names_that_the_configuration_gives_them() -> None:
+    several = {"n": "count", "worst": {"max": "w.delay"}, "gust": {"max": "w.gust"}, "least": {"min": {"field": "a.b"}}}
+    found = told(several, '{"w":{"delay":3,"gust":40},"a.b":7}', '{"a.b":8,"w":{"delay":9,"gust":20}}')
+    assert found == {"n": 2, "worst": 9, "gust": 40, "least": 7}
+    assert list(found) == ["n", "worst", "gust", "least"]
+    assert told({"n": "count"}, "x") == {"n": 1}, "one result with a name of its own is an object"
+    assert told({"max": {"min": True}}, "4", "3") == {"max": 3}, "also with the name of a kind"
+
+
+def test_a_field_with_a_dot_in_its_name_is_a_top_level_field_unless_it_is_a_path() -> None:
+    assert told({"sum": {"field": "w.n"}}, '{"w.n":1,"w":{"n":2}}') == 1
+    assert told({"sum": {"path": "w.n"}}, '{"w.n":1,"w":{"n":2}}') == 2
+
+
+def test_words_do_not_depend_on_the_order_in_which_results_are_named() -> None:
+    named = {"worst": {"max": "a"}, "n": "count", "least": {"min": "b"}, "sum": {"field": "c"}}
+    orders = [dict(named), dict(reversed(named.items()))]
+    plans = [plan_of(Aggregates.model_validate(order)) for order in orders]
+    assert plans[0][0].planned == plans[1][0].planned == ("sum", "least", "n", "worst")
+    assert plans[0][1] == plans[1][1]
 
 
 LARGEST, SMALLEST = 2**63 - 1, -(2**63)
@@ -61,7 +85,7 @@ def test_a_sum_beyond_its_range_is_the_nearest_double() -> None:
     numbers = aggregates.Numbers(np.full((1, 1), LARGEST), np.zeros((1, 1)), np.zeros((1, 1), np.bool_))
     words[0], words[2] = LARGEST, 2**30 << 32
     add_row(aggregates.Words(words, words.view(np.float64)), plan, numbers)
-    [result] = aggregates.results(plan, words[None, :3]).to_pylist()
+    [result] = aggregates.Writing(plan, ("sum",), ("sum",), is_object=False).results(words[None, :3]).to_pylist()
     assert json.loads(result) == float(2**94 + 2**64 - 2)
 
 

@@ -48,7 +48,7 @@ def event_timestamps(records: Records, field: TimestampField | None) -> tuple[In
     """
     if field is None:
         return records.timestamp, (NULL_TIMESTAMP * (records.timestamp == NO_TIMESTAMP)).astype(np.int8)
-    [found] = json_fields.fields_of(records, [field.field])
+    [found] = json_fields.fields_of(records, [field.names])
     shift, divisor = _SHIFT_AND_DIVISOR[field.unit]
     read = json_fields.floors_of(found, shift, longest=_EXACT_DIGITS)
     floors = read.floor // divisor

@@ -1,12 +1,12 @@
-"""Locates top-level fields in JSON values, for timestamps, numbers and other parts that operators read.
+"""Locates fields in JSON values by the names that lead to them, for timestamps, numbers and other parts.
 
 `kernels.codecs.json_text` decides which bytes are JSON, and down to which depth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -53,17 +53,32 @@ class Floors(NamedTuple):
     floor: Array
 
 
-def fields_of(records: Records, fields: Sequence[str | None]) -> list[Fields]:
-    """Locate the fields in the value of each record, in one pass; None: the value itself."""
+Path: TypeAlias = tuple[str, ...]
+"""The names that lead to a field, from the outermost object on; none lead to the value itself."""
+
+
+def fields_of(records: Records, fields: Sequence[Path]) -> list[Fields]:
+    """Locate the fields in the value of each record, in one pass."""
     return locate(records.data, records.value_start, records.value_length, fields)
 
 
-def locate(data: Array, start: Array, length: Array, fields: Sequence[str | None]) -> list[Fields]:
-    """Locate the fields in each value `data[start : start + length]` (length -1: null); None: the value itself."""
-    tree: Tree = {field: {} for field in fields if field is not None}
+def locate(data: Array, start: Array, length: Array, fields: Sequence[Path]) -> list[Fields]:
+    """Locate the fields in each value `data[start : start + length]` (length -1: null)."""
+    tree: dict[str, Any] = {}
+    for field in fields:
+        inside = tree
+        for name in field:
+            inside = inside.setdefault(name, {})
     spans = json_spans.locate(data, start, length, json_spans.names_of(tree))
-    places = {None: 0} | {field: 1 + place for place, field in enumerate(tree)}
+    places = {path: place for place, path in enumerate(_paths(tree, ()))}
     return [_field(data, spans, places[field]) for field in fields]
+
+
+def _paths(tree: Tree, path: Path) -> Iterator[Path]:
+    """Yield the path of each name in the order of the spans."""
+    yield path
+    for name, inside in tree.items():
+        yield from _paths(inside, (*path, name))
 
 
 def _field(data: Array, spans: Spans, place: int) -> Fields:

@@ -14,7 +14,7 @@ import numpy as np
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.operators.json_values import json_fields
-from tidegate.operators.json_values.json_fields import FOUND, NO_JSON, Fields
+from tidegate.operators.json_values.json_fields import FOUND, NO_JSON, Fields, Path
 
 REASONS = (
     "no number: null value",
@@ -47,8 +47,8 @@ class ReadNumbers(NamedTuple):
     code: Array
 
 
-def read_numbers(records: Records, fields: tuple[str | None, ...]) -> ReadNumbers:
-    """Read the fields' numbers in each record; None: the value itself. The code is that of the first missing one."""
+def read_numbers(records: Records, fields: tuple[Path, ...]) -> ReadNumbers:
+    """Read the fields' numbers in each record. The code is that of the first missing one."""
     shape = len(fields), len(records)
     read = ReadNumbers(
         np.zeros(shape, np.int64), np.zeros(shape), np.zeros(shape, np.bool_), np.zeros(shape[1], np.int8)
@@ -61,11 +61,11 @@ def read_numbers(records: Records, fields: tuple[str | None, ...]) -> ReadNumber
     return read
 
 
-def _read_field(field: str | None, found: Fields, whole: Array, double: Array, is_double: Array) -> Array:
+def _read_field(field: Path, found: Fields, whole: Array, double: Array, is_double: Array) -> Array:
     """Write the field's numbers into the three arrays, and return a code per record."""
     numbers = json_fields.integers_of(found)
     whole[:] = numbers.whole
-    no_number = VALUE_NO_NUMBER if field is None else NO_NUMBER
+    no_number = NO_NUMBER if field else VALUE_NO_NUMBER
     codes = np.where((found.code == FOUND) & ~numbers.is_number, no_number, found.code)
     for row in np.flatnonzero(numbers.is_number & ~numbers.is_integer).tolist():
         double[row] = float(found.text(row))
@@ -75,14 +75,14 @@ def _read_field(field: str | None, found: Fields, whole: Array, double: Array, i
     return codes
 
 
-def missing_parts(records: Records, fields: tuple[str | None, ...]) -> Array:
+def missing_parts(records: Records, fields: tuple[Path, ...]) -> Array:
     """Return a code per record: 0, or 1 + the index in REASONS of why the first missing one of the fields is missing.
 
-    None in place of a field: the value itself, which must be JSON and may be null.
+    The value itself must be JSON and may be null.
     """
     codes = np.zeros(len(records), np.int8)
     for field, found in zip(fields, json_fields.fields_of(records, fields), strict=True):
         missing = found.code
-        lacks = (missing == NO_JSON) if field is None else (missing != FOUND)
+        lacks = (missing != FOUND) if field else (missing == NO_JSON)
         np.copyto(codes, missing + PART_OFFSET, where=lacks & (codes == 0))
     return codes

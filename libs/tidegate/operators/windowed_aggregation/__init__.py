@@ -35,7 +35,7 @@ class WindowedAggregation:
         self.columns: tuple[pa.Field, ...] = elements.COLUMNS if keeps else WINDOW_COLUMNS
         self.slot: tuple[str, ...] = elements.SLOT if keeps else SLOT
         self.offset_columns = OffsetColumns(plain=("arrival", "opened") if keeps else ("arrival",))
-        self.layout: Layout = elements.layout_of(config) if keeps else layout_of(plan_of(config.aggregate)[0])
+        self.layout: Layout = elements.layout_of(config) if keeps else layout_of(plan_of(config.aggregate)[0].plan)
 
     def damage(self, storage: Storage) -> str | None:
         """Return what is damaged in a storage after a completed batch; None if nothing is. Trusts nothing in it."""

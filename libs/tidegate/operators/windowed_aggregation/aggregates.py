@@ -12,6 +12,7 @@ counts as one of the other numbers.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -23,7 +24,7 @@ from tidegate.contracts.operator import Array
 from tidegate.kernels.compiled import inlined, wide
 
 COUNT, SUM, MIN, MAX, AVG = range(5)
-NAMES = ("count", "sum", "min", "max", "avg")
+KINDS = ("count", "sum", "min", "max", "avg")
 _WIDTHS = (1, 3, 3, 3, 4)
 
 _NOTHING, _WHOLE, _DOUBLE = range(3)
@@ -184,27 +185,34 @@ def _precedes(words: Words, word: int, held: int, kind: int, whole: int, double:
     return other < mine if kind == MIN else other > mine
 
 
-def results(plan: Plan, words: Array) -> pa.Array:
-    """Return the results of windows, given their words [window, word], as JSON: a number, or an object of several."""
-    return as_json(texts(plan, words))
+class Writing(NamedTuple):
+    """How results are written: the names of the plan's aggregates, and those of all results in order.
 
+    `is_object`: whether they are JSON objects; otherwise the only result is a bare value.
+    """
 
-def texts(plan: Plan, words: Array) -> dict[str, pa.Array]:
-    """Return the result of each aggregate by its name, as JSON; null for a min, max or avg without a record."""
-    return {
-        NAMES[int(kind)]: _texts(int(kind), words[:, first:]) for kind, first in zip(plan.kind, plan.word, strict=False)
-    }
+    plan: Plan
+    planned: tuple[str, ...]
+    names: tuple[str, ...]
+    is_object: bool
 
+    def results(self, words: Array) -> pa.Array:
+        """Return the results of windows as JSON, given their words [window, word]."""
+        return self.as_json(self.texts(words))
 
-def as_json(texts: Mapping[str, pa.Array]) -> pa.Array:
-    """Return a single text as it is, and several as a JSON object."""
-    whole = {name: text.cast(pa.binary()) for name, text in texts.items()}
-    if len(whole) == 1:
-        return next(iter(whole.values()))
-    parts: list[Any] = []
-    for sign, (name, text) in zip("{" + "," * len(whole), whole.items(), strict=False):
-        parts += [f'{sign}"{name}":'.encode(), text]
-    return pc.binary_join_element_wise(*parts, b"}", b"")
+    def texts(self, words: Array) -> dict[str, pa.Array]:
+        """Return the plan's results by name, as JSON; null for a min, max or avg without a record."""
+        planned = zip(self.planned, self.plan.kind, self.plan.word, strict=False)
+        return {name: _texts(int(kind), words[:, first:]) for name, kind, first in planned}
+
+    def as_json(self, texts: Mapping[str, pa.Array]) -> pa.Array:
+        """Return the texts, by the names of the results, as JSON."""
+        if not self.is_object:
+            return texts[self.names[0]].cast(pa.binary())
+        parts: list[Any] = []
+        for sign, name in zip("{" + "," * len(self.names), self.names, strict=False):
+            parts += [f"{sign}{json.dumps(name, ensure_ascii=False)}:".encode(), texts[name].cast(pa.binary())]
+        return pc.binary_join_element_wise(*parts, b"}", b"")
 
 
 def _texts(kind: int, words: Array) -> pa.Array:

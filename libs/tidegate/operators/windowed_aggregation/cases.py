@@ -10,12 +10,18 @@ from typing import Any, cast
 from tidegate.contracts.records import Row
 from tidegate.operators.testing.cases import Case, columns, late_rows, play, rejected_rows
 from tidegate.operators.testing.laws import Event, Trace
-from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig
+from tidegate.operators.windowed_aggregation.config import Entry, WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.elements.reference import Reference as ElementsReference
 from tidegate.operators.windowed_aggregation.elements.reference import Window as ElementsWindow
 from tidegate.operators.windowed_aggregation.reference import Reference as WindowReference
 from tidegate.operators.windowed_aggregation.reference import Window as AggregateWindow
-from tidegate.operators.windowed_aggregation.reference import average, read_number, total
+from tidegate.operators.windowed_aggregation.reference import (
+    as_written,
+    average,
+    planned,
+    read_number,
+    total,
+)
 from tidegate.operators.windowed_aggregation.strategies import (
     element_histories,
     element_window_configs,
@@ -51,23 +57,20 @@ def _in_order(windows: list[AggregateWindow]) -> list[AggregateWindow]:
 
 
 def _window(config: WindowedAggregationConfig, window: AggregateWindow, taken_back: bool = False) -> dict[str, Any]:
-    found = {
-        name: _number_text(name, window.numbers) for name in AGGREGATES if name in config.aggregate.model_fields_set
-    }
-    text = ",".join(f'"{name}":{number}' for name, number in found.items())
-    value = f"{{{text}}}" if len(found) > 1 else next(iter(found.values()))
-    row = Row(window.key, None if taken_back else value.encode(), window.timestamp, window.offset)
+    found = {entry.name: _number_text(entry, window.numbers) for entry in config.aggregate.entries}
+    value = as_written(found, config.aggregate.gives_objects)
+    row = Row(window.key, None if taken_back else value, window.timestamp, window.offset)
     return columns(row) | {"window_start": window.start, "window_end": window.end}
 
 
-def _number_text(name: str, numbers: list[dict[str, Any]]) -> str:
-    number = AGGREGATES[name]([found.get(name) for found in numbers])
+def _number_text(entry: Entry, numbers: list[dict[str, Any]]) -> str:
+    number = AGGREGATES[entry.kind]([found.get(entry.name) for found in numbers])
     return repr(number).removesuffix(".0")
 
 
 def _window_state(config: WindowedAggregationConfig, window: AggregateWindow) -> dict[str, Any]:
-    names = [name for name in AGGREGATES if name in config.aggregate.model_fields_set]
-    words = b"".join(_words(name, [found.get(name) for found in window.numbers]) for name in names)
+    numbers = [(entry.kind, [found.get(entry.name) for found in window.numbers]) for entry in planned(config)]
+    words = b"".join(_words(kind, found) for kind, found in numbers)
     return {
         "arrival": window.arrival,
         "phase": ["pending", "emitted", "closed"].index(window.phase),
@@ -75,15 +78,15 @@ def _window_state(config: WindowedAggregationConfig, window: AggregateWindow) ->
     }
 
 
-def _words(name: str, numbers: list[Any]) -> bytes:
-    if name == "count":
+def _words(kind: str, numbers: list[Any]) -> bytes:
+    if kind == "count":
         return struct.pack("q", len(numbers))
-    if name in ("min", "max"):
-        number = AGGREGATES[name](numbers)
+    if kind in ("min", "max"):
+        number = AGGREGATES[kind](numbers)
         return struct.pack("qdq", *((0, number, 2) if isinstance(number, float) else (number, 0.0, 1)))
     doubles = [number for number in numbers if isinstance(number, float)]
     carries, low = divmod(sum(number for number in numbers if isinstance(number, int)) + 2**63, 2**64)
-    count = [len(numbers)] if name == "avg" else []
+    count = [len(numbers)] if kind == "avg" else []
     return struct.pack("qdq" + "q" * len(count), low - 2**63, sum(doubles), (carries << 32) + len(doubles), *count)
 
 
@@ -128,7 +131,7 @@ def _element(window: ElementsWindow, row: Row) -> dict[str, Any]:
 
 
 def _number(row: Row) -> float:
-    found = [read_number(row.value, name) for name in (None, "n")]
+    found = [read_number(row.value, path) for path in ((), ("n",))]
     return next((number for number, missing in found if not missing), float("nan"))
 
 

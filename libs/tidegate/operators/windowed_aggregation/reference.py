@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.windowed_aggregation.config import (
+    Entry,
     Hopping,
     JsonField,
     Session,
@@ -192,7 +194,7 @@ class Reference:
     def size(self, window: Window) -> int:
         """Return the bytes of a window: its key, its bounds and the words of its aggregates."""
         words = {"count": 1, "sum": 3, "min": 3, "max": 3, "avg": 4}
-        return len(window.key) + 16 + 8 * sum(words[name] for name in self.config.aggregate.model_fields_set)
+        return len(window.key) + 16 + 8 * sum(words[entry.kind] for entry in self.config.aggregate.entries)
 
     def _rejection(self, row: Row, clock_ms: int, missing: str) -> str:
         if row.key is None:
@@ -208,32 +210,51 @@ class Reference:
 
     def _numbers(self, row: Row) -> tuple[dict[str, Any], str]:
         """Return the number for each aggregate, and the reason if one is missing."""
-        given = {name: getattr(self.config.aggregate, name) for name in ("count", "sum", "min", "max", "avg")}
         found: dict[str, Any] = {}
-        for name in ("sum", "min", "max", "avg"):
-            if spec := given[name]:
-                number, reason = read_number(row.value, spec.field if isinstance(spec, JsonField) else None)
+        for entry in planned(self.config):
+            if entry.kind != "count":
+                number, reason = read_number(row.value, path_of(entry.source))
                 if reason:
                     return {}, reason
-                found[name] = number
+                found[entry.name] = number
         return found, ""
 
 
-def read_number(value: bytes | None, name: str | None) -> tuple[Any, str]:
-    """Return the number in that field (None: the value itself), and the reason if there is none."""
+def planned(config: WindowedAggregationRules) -> list[Entry]:
+    """Return the aggregates of numbers: those named after a kind in the order of the kinds, then the others by name."""
+    kinds = ["count", "sum", "min", "max", "avg"]
+    entries = [entry for entry in config.aggregate.entries if entry.kind in kinds]
+    return sorted(entries, key=lambda entry: (kinds.index(entry.name) if entry.name in kinds else 9, entry.name))
+
+
+def path_of(source: object) -> tuple[str, ...]:
+    """Return the names that lead to the source of an aggregate; none: it is the value itself."""
+    return source.names if isinstance(source, JsonField) else ()
+
+
+def read_number(value: bytes | None, path: tuple[str, ...]) -> tuple[Any, str]:
+    """Return the number in that field, and the reason if there is none."""
     if value is None:
         return None, "no number: null value"
     try:
         document = read_json(value)
     except ValueError:
         return None, "no number: value is not JSON"
-    if name is None:
+    if not path:
         return document, "" if _is_number(document) else "no number: value is not a number"
     if not isinstance(document, dict):
         return None, "no number: value is not a JSON object"
-    if name not in document:
-        return None, "no number: field is missing"
-    return document[name], "" if _is_number(document[name]) else "no number: field is not a number"
+    for name in path:
+        if not isinstance(document, dict) or name not in document:
+            return None, "no number: field is missing"
+        document = document[name]
+    return document, "" if _is_number(document) else "no number: field is not a number"
+
+
+def as_written(results: Mapping[str, str], is_object: bool) -> bytes:
+    """Return results, by their names, as JSON."""
+    text = ",".join(f"{json.dumps(name)}:{result}" for name, result in results.items())
+    return (f"{{{text}}}" if is_object else next(iter(results.values()))).encode()
 
 
 def read_json(value: bytes) -> Any:

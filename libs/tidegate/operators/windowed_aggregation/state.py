@@ -7,6 +7,7 @@ the kernel recorded into Arrow tables.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +23,13 @@ from tidegate.kernels.time_buffer import HELD
 from tidegate.kernels.touched import net_changes
 from tidegate.operators import late_and_rejected
 from tidegate.operators.json_values import numbers
+from tidegate.operators.json_values.json_fields import Path
 from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
 from tidegate.operators.windowed_aggregation import aggregates, bookkeeping, measures, tables
 from tidegate.operators.windowed_aggregation import step as kernel
-from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
+from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words, Writing
 from tidegate.operators.windowed_aggregation.bookkeeping import FULL_BYTES, FULL_KEYS, follow_rules, held_in_order
-from tidegate.operators.windowed_aggregation.config import Aggregates, JsonField, WindowedAggregationRules
+from tidegate.operators.windowed_aggregation.config import Aggregates, Entry, JsonField, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.integrity import find_damage
 from tidegate.operators.windowed_aggregation.step import Outcome, State
 from tidegate.operators.windowed_aggregation.window_times import MAX, PENDING, Rules, rules_of
@@ -60,13 +62,29 @@ def layout_of(plan: Plan) -> Layout:
     )
 
 
-def plan_of(config: Aggregates) -> tuple[Plan, tuple[str | None, ...]]:
-    """Return the plan of the aggregates, and the fields that they read (None: the value itself)."""
-    given = [(kind, getattr(config, name)) for kind, name in enumerate(aggregates.NAMES) if getattr(config, name)]
-    read = {kind: spec.field if isinstance(spec, JsonField) else None for kind, spec in given}
-    fields = tuple(dict.fromkeys(field for kind, field in read.items() if kind != aggregates.COUNT))
-    rows = [0 if kind == aggregates.COUNT else fields.index(field) for kind, field in read.items()]
-    return aggregates.plan(list(read), rows), fields
+def plan_of(config: Aggregates) -> tuple[Writing, tuple[Path, ...]]:
+    """Return how the results of the aggregates are computed and written, and the fields that they read.
+
+    Words do not depend on the order in which the configuration names the results.
+    """
+    entries = sorted((entry for entry in config.entries if entry.kind in aggregates.KINDS), key=_place)
+    kinds = [aggregates.KINDS.index(entry.kind) for entry in entries]
+    read = [path_of(entry.source) for entry in entries]
+    fields = tuple(dict.fromkeys(path for kind, path in zip(kinds, read, strict=True) if kind != aggregates.COUNT))
+    rows = [0 if kind == aggregates.COUNT else fields.index(path) for kind, path in zip(kinds, read, strict=True)]
+    planned, names = tuple(entry.name for entry in entries), tuple(entry.name for entry in config.entries)
+    return Writing(aggregates.plan(kinds, rows), planned, names, config.gives_objects), fields
+
+
+def _place(entry: Entry) -> tuple[bool, int, str]:
+    """Return the place of an aggregate's words: those that are named after a kind come first, by kind."""
+    named = entry.name in aggregates.KINDS
+    return not named, aggregates.KINDS.index(entry.name) if named else 0, entry.name
+
+
+def path_of(source: JsonField | Literal[True]) -> Path:
+    """Return the names that lead to what an aggregate is computed from; none: it is the value itself."""
+    return source.names if isinstance(source, JsonField) else ()
 
 
 def state_of(arrays: Mapping[str, Array]) -> State:
@@ -78,7 +96,7 @@ def state_of(arrays: Mapping[str, Array]) -> State:
 
 def damage_of(arrays: Mapping[str, Array], config: WindowedAggregationRules) -> str | None:
     """Return what is damaged in the arrays of a state between two batches; None if nothing is."""
-    plan, numbers = plan_of(config.aggregate)[0], arrays["numbers"]
+    plan, numbers = plan_of(config.aggregate)[0].plan, arrays["numbers"]
     if numbers[OPENED] != 1 or numbers[WIDTH] != aggregates.width(plan):
         return "its numbers are impossible"
     rules = Rules(*(int(number) for number in numbers[RULES]))
@@ -91,7 +109,8 @@ class WindowsState:
     def __init__(self, config: WindowedAggregationRules, storage: Storage) -> None:
         self._config = config
         self._rules = rules_of(config)
-        self._plan, self._fields = plan_of(config.aggregate)
+        self._writing, self._fields = plan_of(config.aggregate)
+        self._plan = self._writing.plan
         self._shell = Shell(storage, Header(STREAM_TIME, OPENED), state_of)
         self._begin()
 
@@ -142,7 +161,7 @@ class WindowsState:
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` makes an equal state, by window end and arrival."""
         return tables.changes(
-            self._shell.state, flat_records(_NO_RECORDS), held_in_order(self._shell.state), self._plan
+            self._shell.state, flat_records(_NO_RECORDS), held_in_order(self._shell.state), self._writing
         )
 
     def _begin(self) -> None:
@@ -238,8 +257,8 @@ class WindowsState:
         """Build the tables of the batch from the outcome, then settle the batch."""
         before, touched = self.stream_time, outcome.touched[: outcome.tally[kernel.TOUCHED]]
         changed = net_changes(self._shell.state.windows.status, touched)
-        emissions = tables.emissions(self._shell.state, batch, outcome, self._plan)
-        changes = tables.changes(self._shell.state, batch, touched[changed], self._plan)
+        emissions = tables.emissions(self._shell.state, batch, outcome, self._writing)
+        changes = tables.changes(self._shell.state, batch, touched[changed], self._writing)
         undo = tables.undo(self._shell.state, outcome, changed, self._plan)
         stored = self._shell.state.windows.versions.payloads
         late = tables.late(stored, batch, outcome.unaccepted, self._rules)

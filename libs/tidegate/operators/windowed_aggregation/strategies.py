@@ -28,6 +28,9 @@ from tidegate.operators.windowed_aggregation.config import WindowedAggregationCo
 
 _small = [b"1", b"-7", b"2.5", b'{"n": 2}', b'{"n": -0.25}', b'{"n": 10}', b'{"n": 3}', b'{"n": "x"}', b"{}", b"x"]
 
+_deep = [b'{"n": 1, "w": {"g": 4}}', b'{"w": {"g": 5}, "n.m": 2}', b'{"n": 2, "w": 3}', b'{"w": {"g": 1}, "w": {}}']
+
+
 _large = [b"9223372036854775807", b"-9223372036854775808", b'{"n":9223372036854775807}', b'{"n":-9223372036854775807}']
 
 _odd = [
@@ -38,7 +41,7 @@ _odd = [
     b"NaN",
 ]
 
-_numbers = st.sampled_from([*_small, *_large, *_odd])
+_numbers = st.sampled_from([*_small, *_large, *_odd, *_deep, *_deep])
 
 
 @st.composite
@@ -93,9 +96,19 @@ def _retentions(window: dict[str, Any]) -> st.SearchStrategy[str | None]:
 
 @cache
 def _aggregates() -> st.SearchStrategy[dict[str, Any]]:
-    numbers = st.sampled_from([True, {"field": "n"}])
+    numbers = st.sampled_from([True, {"field": "n"}, {"path": "w.g"}])
     several = st.dictionaries(st.sampled_from(["sum", "min", "max", "avg"]), numbers, min_size=1)
-    return st.just({"count": True}) | several | several.map(lambda found: {"count": True} | found)
+    kinds = ["sum", "min", "max", "avg"]
+    named = st.dictionaries(_names, st.just("count") | _of_kinds(kinds), min_size=1, max_size=3)
+    return st.just({"count": True}) | several | several.map(lambda found: {"count": True} | found) | named
+
+
+_names = st.sampled_from(["total", "worst", "n", 'of "all" ü', "max", "count"])
+
+
+def _of_kinds(kinds: list[str]) -> st.SearchStrategy[dict[str, Any]]:
+    sources = st.sampled_from([True, "n", "w.g", {"path": "w.g"}, {"field": "n.m"}])
+    return st.builds(lambda kind, source: {kind: source}, st.sampled_from(kinds), sources)
 
 
 @st.composite
@@ -125,6 +138,8 @@ def _of_elements() -> st.SearchStrategy[dict[str, Any]]:
     numbers = st.dictionaries(st.sampled_from(["sum", "min", "max", "avg"]), st.just({"field": "n"}))
     parts = st.dictionaries(st.sampled_from(["first", "last", "collect"]), st.sampled_from([True, {"field": "n"}]))
     several = st.builds(lambda *found: {"count": True} | found[0] | found[1], numbers, parts)
+    named = st.dictionaries(_names, _of_kinds(["sum", "min", "max", "avg", "first", "last", "collect"]), max_size=3)
+    several |= st.builds(lambda found, more: found | more, several, named)
     return st.just({"function": f"{_FUNCTIONS}:listed"}) | several | st.just({"collect": True})
 
 
@@ -138,7 +153,8 @@ def element_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
     )
 
 
-_of_n = st.sampled_from([b'{"n":%s}' % n for n in (b"1", b"2", b"3", b"6", b"-4", b"2.50", b" 10")] + _large[2:])
+_ns = (b"1", b"2", b"3", b"6", b"-4", b"2.50", b" 10")
+_of_n = st.sampled_from([b'{"n":%s,"w":{"g":%s}}' % (n, n) for n in _ns] + [b'{"n":%s}' % n for n in _ns] + _large[2:])
 
 _elements = st.tuples(st.sampled_from([b"a", b"a", b"b", b"a longer key"]), _of_n, soon, headers)
 
@@ -157,7 +173,7 @@ _FUNCTIONS = "tidegate.operators.testing.evictors"
 
 _MASKS = ("even", "multiple_of_3", "older_half")
 
-_DISTANCES = st.sampled_from([{"field": "n"}, {"field": "n"}, f"{_FUNCTIONS}:length_apart"])
+_DISTANCES = st.sampled_from([{"field": "n"}, {"field": "n"}, {"path": "w.g"}, f"{_FUNCTIONS}:length_apart"])
 
 _LIMITS: dict[str, st.SearchStrategy[Any]] = {
     "count": st.integers(0, 4),

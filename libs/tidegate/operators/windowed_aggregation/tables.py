@@ -16,7 +16,7 @@ from tidegate.operators.late_and_rejected import Unaccepted
 from tidegate.operators.result_tables import EMISSIONS as RECORD_EMISSIONS
 from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
 from tidegate.operators.windowed_aggregation import step
-from tidegate.operators.windowed_aggregation.aggregates import Plan, results, width
+from tidegate.operators.windowed_aggregation.aggregates import Plan, Writing, width
 from tidegate.operators.windowed_aggregation.step import (
     MERGED,
     Outcome,
@@ -37,13 +37,13 @@ NO_BATCH = flat_records(Records.from_rows([]))
 _CAUSES = pa.array(step.CAUSES)
 
 
-def emissions(state: State, batch: FlatRecords, outcome: Outcome, plan: Plan) -> pa.Table:
+def emissions(state: State, batch: FlatRecords, outcome: Outcome, writing: Writing) -> pa.Table:
     """Return the results in order, with their causes; a null value takes a result back."""
     count = outcome.tally[step.EMITTED_COUNT]
     if count == 0:
         return EMISSIONS.empty_table()
     slots, causes = outcome.slot[:count], outcome.cause[:count]
-    found = results(plan, outcome.words[: count * width(plan)].reshape(count, -1))
+    found = writing.results(outcome.words[: count * width(writing.plan)].reshape(count, -1))
     taken_back = pa.array(causes == MERGED)
     rows = record_columns(state.windows.versions.payloads, batch, ~slots)
     return pa.table(
@@ -71,19 +71,19 @@ def _bound(stream_time: Array, rules: Rules) -> Array:
     return np.asarray(np.maximum(-((rules.size - first_end) // rules.advance) * rules.advance, 0))
 
 
-def changes(state: State, batch: FlatRecords, slots: Array, plan: Plan) -> pa.Table:
+def changes(state: State, batch: FlatRecords, slots: Array, writing: Writing) -> pa.Table:
     """Return the changelog of the windows: `put` with all columns if held, `delete` with key and bounds if not."""
     if len(slots) == 0:
         return CHANGES.empty_table()
     slots = slots.astype(np.int64)
     gone = state.windows.status[slots] == REMOVED
-    held = state.words.whole.reshape(-1, width(plan))[slots]
+    held = state.words.whole.reshape(-1, width(writing.plan))[slots]
     rows = record_columns(state.windows.versions.payloads, batch, ~slots, only_key=gone)
     no_value = pa.scalar(None, pa.binary())
     return pa.table(
         {"op": ops(gone)}
         | rows
-        | {"value": pc.if_else(pa.array(gone), no_value, results(plan, held))}
+        | {"value": pc.if_else(pa.array(gone), no_value, writing.results(held))}
         | {"window_start": state.start[slots], "window_end": state.end[slots]}
         | {"arrival": pa.array(state.windows.order.arrival[slots], mask=gone)}
         | {"phase": pa.array(state.windows.phase[slots].astype(np.int8), mask=gone)}

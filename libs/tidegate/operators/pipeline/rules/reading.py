@@ -146,9 +146,11 @@ class Reading:
 
     def _check_timestamp(self, place: Place) -> None:
         """Raise InvalidValue if the first operator would not find the field with the event timestamp any more."""
-        field = getattr(self._shared.get("timestamp"), "field", None)
-        known = place.values.schema.names
-        if place.is_input and field is not None and place.values.form == "object" and field not in known:
+        timestamp = self._shared.get("timestamp")
+        if timestamp is None or not place.is_input or place.values.form != "object":
+            return
+        if place.values.type_of(timestamp.names) is None:
+            field = ".".join(timestamp.names)
             cause = f"field {field}, which has the timestamps, is lost"
             raise InvalidValue(cause, f"name {field} among the fields of the values")
 

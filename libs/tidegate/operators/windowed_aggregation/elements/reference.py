@@ -20,7 +20,9 @@ from tidegate.operators.windowed_aggregation.config import (
     TimeEvictor,
 )
 from tidegate.operators.windowed_aggregation.reference import (
+    as_written,
     average,
+    path_of,
     read_json,
     read_number,
     total,
@@ -102,7 +104,7 @@ class Reference(windows.Reference):
     def _distance(self, row: Row, last: Row, distance: object) -> float:
         if isinstance(distance, str):
             return self.functions[distance]([row, last])  # type: ignore[no-any-return]
-        mine, other = (read_number(each.value, _name(distance))[0] for each in (row, last))
+        mine, other = (read_number(each.value, path_of(distance))[0] for each in (row, last))
         return abs(float(mine) - float(other))
 
     def value(self, rows: list[Row]) -> bytes:
@@ -110,30 +112,25 @@ class Reference(windows.Reference):
         given = self.config.aggregate
         if given.function:
             return self.functions[given.function](rows)  # type: ignore[no-any-return]
-        names = ("count", *_NUMERIC, "first", "last", "collect")
-        found = {name: _result_of(name, getattr(given, name), rows) for name in names if getattr(given, name)}
-        text = ",".join(f'"{name}":{part}' for name, part in found.items())
-        return (f"{{{text}}}" if len(found) > 1 else next(iter(found.values()))).encode()
+        found = {entry.name: _result_of(entry.kind, entry.source, rows) for entry in given.entries}
+        return as_written(found, given.gives_objects)
 
     def _numbers(self, row: Row) -> tuple[dict[str, Any], str]:
         found, reason = super()._numbers(row)
         if not reason and isinstance(self.config.evictor, DeltaEvictor):
             distance = self.config.evictor.delta.distance
-            reason = "" if isinstance(distance, str) else read_number(row.value, _name(distance))[1]
-        for part in (self.config.aggregate.first, self.config.aggregate.last, self.config.aggregate.collect):
-            reason = reason or (_part(row, part)[1] if part else "")
+            reason = "" if isinstance(distance, str) else read_number(row.value, path_of(distance))[1]
+        parts = [entry.source for entry in self.config.aggregate.entries if entry.kind in ("first", "last", "collect")]
+        for part in sorted(parts, key=lambda part: bool(path_of(part))):
+            reason = reason or _part(row, part)[1]
         return found, reason
-
-
-def _name(distance: object) -> str | None:
-    return distance.field if isinstance(distance, JsonField) else None
 
 
 def _result_of(name: str, spec: object, rows: list[Row]) -> str:
     if name == "count":
         return str(len(rows))
     if name in _NUMERIC:
-        numbers = [read_number(row.value, _name(spec))[0] for row in rows]
+        numbers = [read_number(row.value, path_of(spec))[0] for row in rows]
         return repr(_NUMERIC[name](numbers)).removesuffix(".0") if rows or name == "sum" else "null"
     parts = [_part(row, spec)[0] for row in rows]
     if name == "collect":
@@ -153,9 +150,12 @@ def _part(row: Row, spec: object) -> tuple[str, str]:
         return row.value.decode(), ""
     if not isinstance(document, dict):
         return "", "no value: value is not a JSON object"
-    if spec.field not in document:
-        return "", "no value: field is missing"
-    return _members(row.value.decode())[spec.field], ""
+    text = row.value.decode()
+    for name in spec.names:
+        if not isinstance(document, dict) or name not in document:
+            return "", "no value: field is missing"
+        document, text = document[name], _members(text)[name]
+    return text, ""
 
 
 def _members(text: str) -> dict[str, str]:

@@ -15,9 +15,11 @@ from tidegate.kernels.columns import assemble, binary_column
 from tidegate.kernels.compiled import compiled_in_place, inlined
 from tidegate.kernels.compiled.words import WORD, copy_bytes
 from tidegate.operators.json_values import json_fields
+from tidegate.operators.json_values.json_fields import Path
 from tidegate.operators.windowed_aggregation import aggregates
-from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
+from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words, Writing
 from tidegate.operators.windowed_aggregation.config import Aggregates, JsonField
+from tidegate.operators.windowed_aggregation.config.aggregates import OF_ELEMENTS
 from tidegate.operators.windowed_aggregation.elements.store import Elements
 
 _NULL = np.frombuffer(b"null", np.uint8)
@@ -57,19 +59,20 @@ def values(elements: Elements, lists: Lists) -> pa.Array:
     return found.chunk(0) if found.num_chunks else pa.array([], pa.binary())
 
 
-def results(elements: Elements, lists: Lists, plan: Plan, config: Aggregates) -> pa.Array:
-    """Return the results of the aggregates, as JSON: one value, or an object of several."""
-    found = _numeric(elements, lists, plan) if len(plan.kind) else {}
-    for name in ("first", "last", "collect"):
-        part = getattr(config, name)
-        if part is not None:
-            texts = _fields(elements, lists.slots, part.field) if isinstance(part, JsonField) else _all(elements, lists)
-            found[name] = _collected(texts, lists) if name == "collect" else _one(texts, lists, name == "last")
-    return aggregates.as_json(found)
+def results(elements: Elements, lists: Lists, writing: Writing, config: Aggregates) -> pa.Array:
+    """Return the results of the aggregates, as JSON."""
+    found = _numeric(elements, lists, writing) if writing.planned else {}
+    for name, kind, source in config.entries:
+        if kind in OF_ELEMENTS:
+            texts = (
+                _fields(elements, lists.slots, source.names) if isinstance(source, JsonField) else _all(elements, lists)
+            )
+            found[name] = _collected(texts, lists) if kind == "collect" else _one(texts, lists, kind == "last")
+    return writing.as_json(found)
 
 
-def _numeric(elements: Elements, lists: Lists, plan: Plan) -> dict[str, pa.Array]:
-    shape = -1, elements.width
+def _numeric(elements: Elements, lists: Lists, writing: Writing) -> dict[str, pa.Array]:
+    plan, shape = writing.plan, (-1, elements.width)
     whole, double = (
         np.ascontiguousarray(amounts.reshape(shape)[lists.slots].T) if elements.width else np.zeros((0, 0), kind)
         for amounts, kind in ((elements.whole, np.int64), (elements.double, np.float64))
@@ -79,7 +82,7 @@ def _numeric(elements: Elements, lists: Lists, plan: Plan) -> dict[str, pa.Array
     flat = words.reshape(-1)
     numbers = Numbers(whole, double, np.ascontiguousarray(doubles).astype(np.bool_))
     _add_up(numbers, lists.offsets, plan, Words(flat, flat.view(np.float64)))
-    return aggregates.texts(plan, words)
+    return writing.texts(words)
 
 
 @compiled_in_place
@@ -105,7 +108,7 @@ def _all(elements: Elements, lists: Lists) -> Texts:
     )
 
 
-def _fields(elements: Elements, slots: Array, field: str) -> Texts:
+def _fields(elements: Elements, slots: Array, field: Path) -> Texts:
     """Return the text of a field in each value, as it is written; each value is a JSON object that has the field."""
     [found] = json_fields.locate(elements.payloads.arena.data, *_places(elements, slots), [field])
     return Texts(_NULL, found.data, ~found.start, found.length)

@@ -24,12 +24,14 @@ from tidegate.kernels.payloads import FlatRecords, flat_records
 from tidegate.kernels.touched import STORED, net_changes
 from tidegate.operators import late_and_rejected
 from tidegate.operators.json_values import numbers
+from tidegate.operators.json_values.json_fields import Path
 from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
 from tidegate.operators.windowed_aggregation import bookkeeping, measures
 from tidegate.operators.windowed_aggregation import step as common
-from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan
+from tidegate.operators.windowed_aggregation.aggregates import Numbers, Writing
 from tidegate.operators.windowed_aggregation.bookkeeping import follow_rules, held_in_order
-from tidegate.operators.windowed_aggregation.config import DeltaEvictor, JsonField, WindowedAggregationRules
+from tidegate.operators.windowed_aggregation.config import DeltaEvictor, WindowedAggregationRules
+from tidegate.operators.windowed_aggregation.config.aggregates import OF_ELEMENTS
 from tidegate.operators.windowed_aggregation.elements import results, store, tables
 from tidegate.operators.windowed_aggregation.elements import step as kernel
 from tidegate.operators.windowed_aggregation.elements.evictors import evictor_of
@@ -37,7 +39,14 @@ from tidegate.operators.windowed_aggregation.elements.functions import Context, 
 from tidegate.operators.windowed_aggregation.elements.integrity import find_damage
 from tidegate.operators.windowed_aggregation.elements.results import Lists
 from tidegate.operators.windowed_aggregation.elements.step import Outcome, Rows, State, Trigger
-from tidegate.operators.windowed_aggregation.state import STOP_REASONS, keys_of, longer, other_aggregates, plan_of
+from tidegate.operators.windowed_aggregation.state import (
+    STOP_REASONS,
+    keys_of,
+    longer,
+    other_aggregates,
+    path_of,
+    plan_of,
+)
 from tidegate.operators.windowed_aggregation.tables import late
 from tidegate.operators.windowed_aggregation.window_times import MAX, PENDING, Rules, rules_of
 
@@ -53,19 +62,15 @@ _NO_RECORDS = Records.from_rows([])
 _ENDS = (bookkeeping.FULL_KEYS, bookkeeping.FULL_BYTES, windows_kernel.DONE)
 
 
-def read_of(config: WindowedAggregationRules) -> tuple[Plan, tuple[str | None, ...], int]:
-    """Return the plan of the numeric aggregates, the fields that are read, and which of them the evictor compares.
-
-    None as a field: the value itself.
-    """
-    plan, fields = plan_of(config.aggregate)
+def read_of(config: WindowedAggregationRules) -> tuple[Writing, tuple[Path, ...], int]:
+    """Return how results are written, the fields that are read, and which of them the evictor compares."""
+    writing, fields = plan_of(config.aggregate)
     evictor = config.evictor
     if not isinstance(evictor, DeltaEvictor) or isinstance(evictor.delta.distance, str):
-        return plan, fields, 0
-    distance = evictor.delta.distance
-    field = distance.field if isinstance(distance, JsonField) else None
+        return writing, fields, 0
+    field = path_of(evictor.delta.distance)
     fields = fields if field in fields else (*fields, field)
-    return plan, fields, fields.index(field)
+    return writing, fields, fields.index(field)
 
 
 def layout_of(config: WindowedAggregationRules) -> Layout:
@@ -99,8 +104,10 @@ def damage_of(arrays: Mapping[str, Array], config: WindowedAggregationRules) -> 
     return find_damage(state_of(arrays), Rules(*(int(number) for number in found[RULES])))
 
 
-def _hash(fields: tuple[str | None, ...]) -> int:
-    return crc32(repr(fields).encode())
+def _hash(fields: tuple[Path, ...]) -> int:
+    """Return a hash of the fields, which is that of former releases if all are top-level fields or values."""
+    written = tuple(field if len(field) > 1 else next(iter(field), None) for field in fields)
+    return crc32(repr(written).encode())
 
 
 class ElementsState:
@@ -110,7 +117,7 @@ class ElementsState:
         self._config = config
         self._functions = functions
         self._rules = rules_of(config)
-        self._plan, self._fields, number = read_of(config)
+        self._writing, self._fields, number = read_of(config)
         self._trigger = Trigger(config.every or 1, evictor_of(config, number))
         self._shell = Shell(storage, Header(STREAM_TIME, OPENED), state_of)
         self._begin()
@@ -193,10 +200,9 @@ class ElementsState:
         return Rows(keys_of(batch), _values_of(batch), advances_to, whole, codes.astype(np.int8), newest)
 
     def _missing_parts(self, records: Records) -> Array:
-        given = self._config.aggregate
-        parts = [part for part in (given.first, given.last, given.collect) if part is not None]
-        fields = dict.fromkeys(part.field if isinstance(part, JsonField) else None for part in parts)
-        return numbers.missing_parts(records, tuple(sorted(fields, key=lambda field: field is not None)))
+        of_elements = (entry for entry in self._config.aggregate.entries if entry.kind in OF_ELEMENTS)
+        fields = dict.fromkeys(path_of(entry.source) for entry in of_elements)
+        return numbers.missing_parts(records, tuple(sorted(fields, key=bool)))
 
     def _outcome(self, records: int = 0) -> Outcome:
         """Return an empty outcome with room for the least that so many records cause.
@@ -287,7 +293,7 @@ class ElementsState:
     def _values(self, lists: Lists, progress: _Batch, fired: slice) -> pa.Array:
         if self._functions.value is not None:
             return self._functions.value.values(self._fired(lists, progress, fired))
-        return results.results(self._shell.state.elements, lists, self._plan, self._config.aggregate)
+        return results.results(self._shell.state.elements, lists, self._writing, self._config.aggregate)
 
     def _fired(self, lists: Lists, progress: _Batch, fired: slice) -> Fired:
         """Return the windows that fired as functions get them."""
