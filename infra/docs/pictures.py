@@ -340,6 +340,39 @@ def batch() -> Canvas:
     return canvas
 
 
+def pipeline_time() -> Canvas:
+    """A filter drops records, but their time passes on and closes the windows of the others."""
+    records = [("a", 550), ("a", 560), ("b", 615), ("a", 680)]
+    counting = {
+        "kind": "windowed_aggregation",
+        "window": {"tumbling": "1h", "grace": "10m"},
+        "aggregate": {"count": True},
+    }
+    counts = {"name": "counts", "emit": "updates", **counting}
+    steps = [{"filter": "key = 'a'"}, counts, {"name": "final", "kind": "suppression", "until": "window_close"}]
+    counted = driver("pipeline", key="string", steps=steps[:2])
+    driven = driver("pipeline", key="string", steps=steps)
+    canvas = Canvas("The time of a dropped record passes on, and closes the window of the others", 345, 0, 4, left=190)
+    for y, name in ((75, "records"), (130, "filter: key = 'a'"), (185, "counts"), (250, "final: T"), (300, "results")):
+        canvas.lane(y, name)
+    for at, (key, minute) in enumerate(records):
+        x, passes = canvas.x(at + 0.4), key == "a"
+        canvas.dot(x, 75, f"{key} {clock(minute)}")
+        canvas.arrow(x, 85, x, 120, BLUE)
+        canvas.dot(x, 130, "" if passes else "dropped", BLUE if passes else RED, above=False)
+        for emission in pipe(counted, key, "1", minute):
+            canvas.arrow(x, 140, x, 172, BLUE)
+            canvas.words(x, 190, f"{words(emission.key)}: {words(emission.value)}", BLUE, bold=True)
+        released = pipe(driven, key, "1", minute)
+        canvas.line(x + 45, 130 if not passes else 190, x + 45, 228, ORANGE, dashed=True)
+        canvas.words(x + 45, 255, clock(driven.stream_time / MINUTE), ORANGE, bold=True)
+        for emission in released:
+            canvas.arrow(x + 45, 262, x + 45, 285, GREEN)
+            canvas.words(x + 45, 305, f"{words(emission.key)}: {words(emission.value)}", GREEN, bold=True)
+    canvas.words(canvas.x(0), 335, "orange: time marks; the window from 9:00 closes at 10:10", ORANGE, anchor="start")
+    return canvas
+
+
 PICTURES: tuple[Callable[[], Canvas], ...] = (
     event_time,
     stream_time,
@@ -351,6 +384,7 @@ PICTURES: tuple[Callable[[], Canvas], ...] = (
     windows,
     closing,
     batch,
+    pipeline_time,
 )
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import tidegate as tg
 from tests.application.test_types import strict_all
-from tests.docs.pages import Block, blocks, pages
+from tests.docs.pages import ROOT, Block, blocks, pages
 from tidegate.application.loading import load_application
 
 pytestmark = pytest.mark.fast
@@ -65,7 +65,8 @@ def _typed_page(page: Path, folder: Path) -> Path | None:
     texts = [block.text for block in blocks(page) if block.language == "python"]
     programs = [text for text in texts if text.startswith("# app.py\n")]
     plain = [text for text in texts if text not in programs]
-    file = folder / f"{page.stem.replace('-', '_')}_page.py"
+    name = "_".join(page.relative_to(ROOT).with_suffix("").parts).replace("-", "_")
+    file = folder / f"{name}_page.py"
     functions = [f"def program_{at}() -> None:\n" + _indented(text) for at, text in enumerate(programs)]
     file.write_text("\n".join([SPARK, *plain, *functions]))
     return file if texts else None

@@ -232,6 +232,18 @@ def test_a_bound_within_stops_before_the_record_that_caused_it() -> None:
     assert state.times()["bounded"].received == 0
 
 
+def test_a_bound_that_earlier_records_reach_further_down_stops_before_these() -> None:
+    #   in       a0   b1   c20  d21  e22   the first step has 2 keys at most, which e exceeds; c releases a and b
+    bounds = [{"when_full": "shut_down", "max_keys": keys} for keys in (2, 1)]
+    slow = holding("slow", "suppression", INPUT, until={"time_limit": "4ms"}, buffer=bounds[0])
+    bounded = holding("bounded", "suppression", "slow", until={"time_limit": "99ms"}, buffer=bounds[1])
+    state = Played(Pipeline(slow, bounded)).state
+    rows = [(b"a", 0), (b"b", 1), (b"c", 20), (b"d", 21), (b"e", 22)]
+    result = state.step(Records.from_rows([Row(key, b"v", time, at) for at, (key, time) in enumerate(rows)]), 0)
+    assert (result.stopped_at, result.stopped_by) == (2, "bounded.buffer.max_keys")
+    assert state.times()["slow"] == (1, 2)
+
+
 def test_a_record_that_a_filter_drops_passes_its_time_on_and_one_that_is_rejected_does_not() -> None:
     filtered = Pipeline(FILTERED, REQUIRED, counted("odd", "final"))
     played = Played(filtered)

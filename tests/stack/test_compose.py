@@ -25,7 +25,7 @@ from tidegate.runtime.telemetry.metric_definitions import METRICS
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
-TIDEGATE = {"suppression", "table-history", "stream-table-join", "windowed-aggregation"}
+TIDEGATE = {"suppression", "table-history", "stream-table-join", "windowed-aggregation", "pipeline"}
 ONCE = {"topics", "demo"}
 """They do their work and end."""
 

@@ -74,7 +74,7 @@ def test_a_json_member_is_found_as_by_the_oracle(
     written = [f"{json.dumps(key, ensure_ascii=escaped)}{space}:{space}{json.dumps(value)}" for key, value in members]
     text = space + "{" + f"{space},{space}".join(written) + space + "}" + space
     content = np.frombuffer(AROUND + text.encode("utf-8", "surrogatepass") + AROUND, np.uint8)
-    [found] = locate(content, np.array([len(AROUND)]), np.array([len(content) - 2 * len(AROUND)]), [name])
+    [found] = locate(content, np.array([len(AROUND)]), np.array([len(content) - 2 * len(AROUND)]), [(name,)])
     expected = dict(members)
     if name not in expected:
         assert found.code[0] == NO_FIELD
@@ -87,7 +87,7 @@ def test_a_json_member_is_found_as_by_the_oracle(
     ("text", "code"), [("[1]", NO_OBJECT), ("1", NO_OBJECT), ('{"b":{"a":1}}', NO_FIELD), ('{"a":1', NO_JSON)]
 )
 def test_a_value_without_the_member_gives_the_reason(text: str, code: int) -> None:
-    [found] = locate(np.frombuffer(text.encode(), np.uint8), np.array([0]), np.array([len(text)]), ["a"])
+    [found] = locate(np.frombuffer(text.encode(), np.uint8), np.array([0]), np.array([len(text)]), [("a",)])
     assert found.code.tolist() == [code]
 
 

@@ -98,27 +98,19 @@ class PipelineState:
         return pa.concat_tables([self._schema.empty_table(), *parts, time_rows(begun, self._schema)])
 
     def _run(self, way: Way) -> StepResult:
-        before = self.times()
-        batch = Batch(self._first_segment, self._schema, way)
-        stopped = self._pass_through(batch)
-        self._check_in()
-        if stopped is None:
-            return batch.result(self.stream_time, before, self.times())
-        # rule: inner-bound-undone
-        self._undo(batch.undo(), before)
-        if stopped.source == NO_SOURCE:
-            raise BufferFull(
-                f"{stopped.limit} is reached, and no record caused it",
-                value=stopped.step,
-                remedy="raise the bound, or let records pass before a flush",
-            )
-        kept = way.records.slice(0, int((way.records.offset < stopped.source).sum()))
-        batch = Batch(self._first_segment, self._schema, way._replace(records=kept))
-        again = self._pass_through(batch)
-        assert again is None, "a bound was reached by records that did not reach it before"
-        self._check_in()
+        before, stopped = self.times(), None
+        while True:
+            batch = Batch(self._first_segment, self._schema, way)
+            found = self._pass_through(batch)
+            self._check_in()
+            if found is None:
+                break
+            # rule: inner-bound-undone
+            self._undo(batch.undo(), before)
+            # records before the one that reached a bound may reach that of a step which took none of them yet
+            stopped, way = found, _shortened(way, found)
         result = batch.result(self.stream_time, before, self.times())
-        return replace(result, stopped_at=stopped.source, stopped_by=stopped.limit)
+        return result if stopped is None else replace(result, stopped_at=stopped.source, stopped_by=stopped.limit)
 
     def _pass_through(self, batch: Batch) -> Stopped | None:
         """Take the batch through the steps; return where it stopped, if a bound was reached."""
@@ -160,3 +152,14 @@ class PipelineState:
             self._grown.clear()
             self._open_all()
         return self._states
+
+
+def _shortened(way: Way, stopped: Stopped) -> Way:
+    """Return the way of the records before the one that caused the stop. Raise BufferFull if no record did."""
+    if stopped.source == NO_SOURCE:
+        raise BufferFull(
+            f"{stopped.limit} is reached, and no record caused it",
+            value=stopped.step,
+            remedy="raise the bound, or let records pass before a flush",
+        )
+    return way._replace(records=way.records.slice(0, int((way.records.offset < stopped.source).sum())))
