@@ -33,7 +33,7 @@ def query(
     for line in deprecations(text, operators):
         warn(line, FutureWarning, stacklevel=2)
     views = [view for name, rules in operators.items() for view in register(spark, lake / name, name, rules, version)]
-    named = ", ".join(views) or "none: no operator has a log of that version"
+    named = ", ".join(views) or "none: no operator of the file has a log of that version"
     return rows_of(spark, text, f"the views are: {named}")
 
 
