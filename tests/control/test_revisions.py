@@ -8,8 +8,9 @@ import pytest
 from sqlalchemy import inspect, text
 
 from tidegate.contracts.errors import EngineError, StateError, UserError
-from tidegate.control import revisions
+from tidegate.control import ledger, revisions
 from tidegate.control.database import Database
+from tidegate.control.ledger import OperatorKey
 from tidegate.control.models import Base
 
 TABLES = sorted(Base.metadata.tables)
@@ -83,3 +84,17 @@ def test_a_failed_migration_step_leaves_the_tables_unchanged(database: Database)
     with pytest.raises(EngineError):
         revisions.upgrade(database)
     assert tables(database) == ["recoveries"]
+
+
+def test_a_change_of_the_tables_waits_for_a_transaction_that_writes_rows(database: Database) -> None:
+    revisions.upgrade(database)
+    key = OperatorKey("app", "updates")
+    with ThreadPoolExecutor(1) as other:
+        with database.begin() as connection:
+            connection.execute(text("SELECT * FROM instances"))
+            dropping = other.submit(revisions.downgrade, database, "base")
+            with pytest.raises(TimeoutError):
+                dropping.result(timeout=0.5)
+            ledger.upsert_operator(connection, key, lake="lake", kind="suppression")
+        dropping.result()
+    assert tables(database) == []

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, create_engine, event
+from sqlalchemy import Connection, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -17,6 +17,9 @@ from tidegate.control.address import Address
 
 LONGEST_WAIT_S = 5
 """How long to wait for the lock of another writer, or for a server that does not answer, in seconds."""
+
+_TABLES = 7_433_472
+"""Key of PostgreSQL's advisory lock of all tables. Any number that is not in use."""
 
 _CONNECT: dict[str, dict[str, object]] = {
     "sqlite": {"timeout": LONGEST_WAIT_S},
@@ -51,8 +54,27 @@ class Database:
 
         Raises EngineError if the database fails.
         """
+        with self._begin("pg_advisory_xact_lock_shared") as connection:
+            yield connection
+
+    @contextmanager
+    def begin_alone(self) -> Iterator[Connection]:
+        """Run the block in a transaction while no other is open, as a change of tables has to.
+
+        A change of tables locks them in another order than the writers of rows do. Beside each other, both would wait
+        for each other.
+
+        Raises EngineError if the database fails, or if others do not end in time.
+        """
+        with self._begin("pg_advisory_xact_lock") as connection:
+            yield connection
+
+    @contextmanager
+    def _begin(self, lock: str) -> Iterator[Connection]:
         try:
             with self._engine.begin() as connection:
+                if self.address.kind == "postgresql":  # SQLite has one transaction at a time anyway
+                    connection.execute(text(f"SELECT {lock}(:key)"), {"key": _TABLES})
                 yield connection
         except SQLAlchemyError as error:
             raise self._failure(error) from None

@@ -11,15 +11,13 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect
 
 from tidegate.contracts.errors import StateError, UserError
 from tidegate.control.database import Database
 from tidegate.control.models import Base
 
 VERSIONS = "alembic_version"
-_LOCK = 7_433_472
-"""Key of PostgreSQL's advisory lock: one process changes the tables at a time. Any number that is not in use."""
 
 
 def newest() -> str:
@@ -35,8 +33,7 @@ def current(database: Database) -> str | None:
 
 def upgrade(database: Database) -> None:
     """Migrate the database to the newest revision."""
-    with database.begin() as connection:
-        _locked(connection)
+    with database.begin_alone() as connection:
         command.upgrade(_config(connection), "head")
 
 
@@ -45,8 +42,7 @@ def downgrade(database: Database, revision: str) -> None:
 
     Raises UserError if the revision is not older.
     """
-    with database.begin() as connection:
-        _locked(connection)
+    with database.begin_alone() as connection:
         try:
             command.downgrade(_config(connection), revision)
         except CommandError as error:
@@ -60,15 +56,15 @@ def prepare(database: Database) -> None:
     Raises StateError if it has any other revision.
     """
     with database.begin() as connection:
-        _locked(connection)
-        if not inspect(connection).has_table(VERSIONS):
-            command.upgrade(_config(connection), "head")
-        elif (found := _current(connection)) != newest():
-            raise StateError(
-                "the control database has a different revision than this program needs",
-                value=f"{found}, not {newest()}, in {database.address.redacted_url}",
-                remedy="run tidegate db upgrade FILE",
-            )
+        new = not inspect(connection).has_table(VERSIONS)
+    if new:
+        upgrade(database)
+    if (found := current(database)) != newest():
+        raise StateError(
+            "the control database has a different revision than this program needs",
+            value=f"{found}, not {newest()}, in {database.address.redacted_url}",
+            remedy="run tidegate db upgrade FILE",
+        )
 
 
 def drift(connection: Connection) -> list[object]:
@@ -82,11 +78,6 @@ def _current(connection: Connection) -> str | None:
 
 def _context(connection: Connection) -> MigrationContext:
     return MigrationContext.configure(connection, opts={"compare_type": True})
-
-
-def _locked(connection: Connection) -> None:
-    if connection.dialect.name == "postgresql":  # SQLite allows one writer at a time anyway
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
 
 
 def _config(connection: Connection | None = None) -> Config:
