@@ -32,8 +32,14 @@ def write(app: tg.Application, name: str, config: OperatorConfig) -> None:
     output, windows = options.pop("output", None), options.pop("output_windows", None)
     steps = options.pop("steps", None)
     stream = _stream(app, name, options)
-    results = VERBS[kind](stream, options) if steps is None else _chain(stream, steps)
+    if steps is None:
+        _end(VERBS[kind](stream, options), output, windows)
+    else:
+        _write_steps(stream, steps, output, windows)
     assert options == {}, "every option has a method"
+
+
+def _end(results: Any, output: str | None, windows: str | None = None) -> None:
     if windows is not None:
         results.to(output or "out", key=tg.kafka_windows())
     elif output is not None:
@@ -48,18 +54,47 @@ def _stream(app: tg.Application, name: str, options: dict[str, Any]) -> Any:
     return begin(options.pop("input"), name=name, **_source(options))
 
 
-def _chain(rows: Any, steps: list[dict[str, Any]]) -> Any:
-    for step in steps:
-        if "kind" in step:
-            options = dict(step)
-            rows = VERBS[options.pop("kind")](rows, options)
-            assert options == {}, "every option of a step has a method"
-        elif "require" in step:
-            rows = rows.require(step["require"], step["reason"])
-        else:
-            [(verb, fields)] = step.items()
-            rows = getattr(rows, verb)(**fields) if isinstance(fields, dict) else getattr(rows, verb)(fields)
-    return rows
+def _write_steps(stream: Any, steps: list[dict[str, Any]], output: str | None, windows: str | None) -> None:
+    """Define the steps in their order. Results that no step reads and no topic gets are kept, too."""
+    named, rows = {"input": stream}, stream
+    for at, step in enumerate(steps):
+        options, behind = dict(step), steps[at + 1 :]
+        sources = options.pop("from", None)
+        if sources is not None:
+            first, *others = [named[each] for each in ([sources] if isinstance(sources, str) else sources)]
+            rows = first
+            for other in others:
+                rows = rows.merge(other)
+        if "to" in options:
+            rows.to(options["to"])
+            continue
+        kept = options.pop("keep", False)
+        rows = _step(rows, options)
+        named[step.get("name", "")] = rows
+        sources_behind = [name for each in behind for name in _sources(each)]
+        if kept or (behind and "from" in behind[0] and step.get("name") not in sources_behind):
+            rows.keep()
+    if output is not None or "to" not in steps[-1]:
+        _end(rows, output, windows)
+
+
+def _sources(step: dict[str, Any]) -> list[str]:
+    sources = step.get("from", [])
+    return [sources] if isinstance(sources, str) else sources
+
+
+def _step(rows: Any, options: dict[str, Any]) -> Any:
+    if "kind" in options:
+        found = VERBS[options.pop("kind")](rows, options)
+        assert options == {}, "every option of a step has a method"
+        return found
+    name = options.pop("name", None)
+    if "require" in options:
+        rows = rows.require(options["require"], options["reason"])
+    else:
+        [(verb, fields)] = options.items()
+        rows = getattr(rows, verb)(**fields) if isinstance(fields, dict) else getattr(rows, verb)(fields)
+    return rows if name is None else rows.named(name)
 
 
 def _name(options: dict[str, Any]) -> dict[str, Any]:
@@ -119,7 +154,7 @@ def _bounds(buffer: dict[str, Any] | None) -> list[Any]:
 
 
 def _join(stream: Any, options: dict[str, Any]) -> Any:
-    table = tg.Table(tg.application.definitions.Definition(options.pop("table")), stream.definitions)
+    table = tg.Table(tg.application.definitions.definition.Definition(options.pop("table")), stream.definitions)
     names = ("grace", "wait_for_table", "before_history", "joiner")
     given = {name: options.pop(name) for name in names if name in options}
     return stream.join(table, how=options.pop("join"), **given, **_name(options))

@@ -12,7 +12,7 @@ import pytest
 
 import tidegate as tg
 from tests.application.test_wrong_types import WRONG
-from tidegate.application.definitions import Definition
+from tidegate.application.definitions.definition import Definition
 from tidegate.application.frames.source import FrameSource
 from tidegate.application.places import caller
 from tidegate.contracts.errors import ConfigurationError

@@ -259,14 +259,29 @@ def test_two_operators_of_one_name_are_a_problem_with_the_line_of_both() -> None
     ]
 
 
-def test_two_topics_for_one_output_are_a_problem() -> None:
+def test_one_topic_for_two_outputs_is_a_problem() -> None:
     app = application()
     output = app.stream("departures", name="updates").suppress(tg.time_limit("30s"))
     output.to("first")
     output.to("second")
     output.to("first")
-    assert len(problems(app)) == 1
-    assert app._raw()["operators"]["updates"]["output"] == "first"
+    assert [each.topic for each in app.configuration().operators["updates"].outputs()] == ["first", "second"]
+    output.filter("key is null").to("first")
+    assert causes(app) == ["the topic is written by the last step"]
+
+
+def test_only_branches_of_one_stream_can_be_merged_and_a_step_reads_them() -> None:
+    app = application()
+    output, another = (
+        app.stream("departures", name=name).suppress(tg.time_limit("30s")) for name in ("updates", "others")
+    )
+    another.to("others")
+    output.merge(another).to("both")
+    assert "it does not grow from the same stream" in causes(app)
+    app = application()
+    output = app.stream("departures", name="updates").suppress(tg.time_limit("30s"))
+    output.merge(output.filter("key is null")).keep()
+    assert causes(app) == ["no step reads the merged rows"]
 
 
 def test_operators_of_one_name_in_a_loop_are_a_problem() -> None:

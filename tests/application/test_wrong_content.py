@@ -94,7 +94,7 @@ CONTENT: dict[str, list[Any]] = {
 """Values of the right types, by the names of parameters, that mean nothing."""
 POSITIVE = ("length", "advance", "gap", "max_length", "within", "retention")
 """Durations that cannot be 0."""
-OF_OTHER_TYPES = ("key", "value", "window", "close", "rules", "table", "evictor", "limits", "bounds", "query")
+OF_OTHER_TYPES = ("key", "value", "window", "close", "rules", "table", "evictor", "limits", "bounds", "query", "other")
 """Parameters whose values are made by public functions themselves, which are tried here, or are SQL."""
 
 FOREIGN = (

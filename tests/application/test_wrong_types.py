@@ -14,7 +14,7 @@ import tidegate as tg
 from tests.application.programs import application
 from tests.application.test_handles import Waiting, waiting
 from tidegate.application import aggregates, evictors, formats, limits, windows
-from tidegate.application.definitions import Definition
+from tidegate.application.definitions.definition import Definition
 from tidegate.application.running import Handle
 from tidegate.contracts.errors import ConfigurationError, TidegateError
 from tidegate.operators.registry import kind_of, kinds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -275,3 +275,51 @@ def test_a_flush_adds_to_the_measures_of_what_a_step_took_from_the_steps_before_
     state.step(Records.from_rows([Row(b"a", b"v", 1, 0), Row(b"b", b"v", 2, 1)]), 0)
     measures = state.flush().measures
     assert measures["second.lateness_count"] == 2
+
+
+TWO_BRANCHES = {
+    "input": "in",
+    "windows": "ignore",
+    "steps": [
+        {"name": "slow", "kind": "suppression", "until": {"time_limit": "1h"}, "max_lateness": "5ms"},
+        {"from": "input", "require": "key <> 'b'::BLOB", "reason": "a b"},
+        {"name": "first", "kind": "deduplicate", "within": "5ms", "grace": "1ms"},
+    ],
+}
+
+
+def test_a_record_is_refused_if_no_branch_takes_it() -> None:
+    #   in        a9     b8      a7     a2     b1        slow takes what is up to 5 late, first what is up to 1 late
+    #   slow      takes  takes   takes  late   late
+    #   2, first  takes  reject  late   late   reject
+    played = Played(cast(Pipeline, operator_for(config_type("pipeline").model_validate(TWO_BRANCHES))))
+    rows = [(b"a", 9), (b"b", 8), (b"a", 7), (b"a", 2), (b"b", 1)]
+    result = played.play([Row(key, b"v", time, at) for at, (key, time) in enumerate(rows)])
+    assert result is not None
+    counts = result.counts
+    assert (counts.records_in, counts.applied, counts.late, counts.rejected) == (5, 3, 1, 1)
+    refused = played.seen["late"] + played.seen["rejected"]
+    assert sorted((row["source"], row["step"], row["topic"]) for row in refused) == [
+        (1, "2", "step:2"),
+        (2, "first", "step:first"),
+        (3, "first", None),
+        (3, "slow", None),
+        (4, "2", None),
+        (4, "slow", None),
+    ]
+
+
+def test_a_bound_that_earlier_records_reach_further_down_stops_before_these() -> None:
+    #   in       a0   b1   c20  d21  e22   the first step has 2 keys at most, which e exceeds; c releases a and b
+    steps = [
+        holding("slow", "suppression", INPUT, until={"time_limit": "4ms"}, buffer=STRICT | {"max_keys": 2}),
+        holding("bounded", "suppression", "slow", until={"time_limit": "99ms"}, buffer=STRICT | {"max_keys": 1}),
+    ]
+    state = Played(Pipeline(*steps)).state
+    rows = [(b"a", 0), (b"b", 1), (b"c", 20), (b"d", 21), (b"e", 22)]
+    result = state.step(Records.from_rows([Row(key, b"v", time, at) for at, (key, time) in enumerate(rows)]), 0)
+    assert (result.stopped_at, result.stopped_by) == (2, "bounded.buffer.max_keys")
+    assert state.times()["slow"] == (1, 2)
+
+
+STRICT = {"when_full": "shut_down"}

@@ -31,7 +31,7 @@ AS_IT_WAS = RecoveryPlan(RecoveryMethod.GO_ON, "it is as it was")
 
 
 def application(folder: Path, **operator: Any) -> Application:
-    """An application with one operator, from `in` to `out`."""
+    """An application with one operator, from `in` to `out`. Options that are None are left out."""
     given = {"kind": "suppression", "input": "in", "output": "out", "until": {"time_limit": "1h"}} | operator
     return application_of(
         {
@@ -40,7 +40,7 @@ def application(folder: Path, **operator: Any) -> Application:
             "state": str(folder / "state"),
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": "nowhere:1"},
-            "operators": {NAME: given},
+            "operators": {NAME: {option: value for option, value in given.items() if value is not None}},
         }
     )
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 
-from tidegate.application.definitions import Definition, Definitions
+from tidegate.application.definitions.chains import Definitions
+from tidegate.application.definitions.definition import Definition
 from tidegate.application.display import table_html
 from tidegate.application.formats import Format, TimestampIn, TimeWindowedKeys
 from tidegate.application.options import (

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, overload
 
 from tidegate.application.aggregates import Aggregate
-from tidegate.application.definitions import Definition, Definitions
+from tidegate.application.definitions.chains import Definitions, merged
+from tidegate.application.definitions.definition import Definition
 from tidegate.application.evictors import Evictor
 from tidegate.application.formats import Fields, KafkaWindows, known_fields
 from tidegate.application.limits import EagerBound, StrictBound, TimeLimit, WindowClose, as_options, bounds_as_options
@@ -271,6 +272,30 @@ class Source(Value, Generic[Results]):
         """Return the rows with values that have these fields alone."""
         return self._stateless(".select", {"select": {name: _sql(each) for name, each in fields.items()}})
 
+    def named(self, name: str) -> Self:
+        """Return the rows of the same step, which has this name: views of its results have it, too.
+
+        A step without state needs no name; one that several others read is otherwise called after its method and place.
+        """
+        chain = self.definition.as_pipeline()
+        if chain.ends is not None or not chain.steps:
+            fault = Fault(name, "there is no step to name", "call a method such as .filter(...) first")
+            return replace(self, definition=self.definition.after(".named", caller(), {}, [fault]))
+        return replace(self, definition=chain.after(".named", caller(), {"name": name}, (), len(chain.steps) - 1))
+
+    def merge(self, other: Self) -> Self:
+        """Return the rows of both, which have to grow from one stream and to be alike.
+
+        Rows are in the order of the records of the input that caused them.
+        """
+        place, theirs = caller(), other.definition if isinstance(other, Source) else None
+        stream = replace(self.definition, calls=self.definition.calls[:1])
+        if theirs is None or not theirs.grows_from(stream):
+            given = theirs.name if theirs is not None else other
+            fault = Fault(given, "it does not grow from the same stream", "merge branches of one stream")
+            return replace(self, definition=self.definition.after(".merge", place, {}, [fault]))
+        return replace(self, definition=merged(self.definition, theirs).after(".merge", place, {}))
+
     def _stateless(self, verb: str, options: dict[str, Any]) -> Self:
         chain = self.definition.as_pipeline()
         return replace(self, definition=chain.after(verb, caller(), options, (), len(chain.steps)))
@@ -481,7 +506,12 @@ class WindowedOutput(WindowedStream, Startable):
 
 
 def _register(results: Value, verb: str, options: dict[str, Any]) -> None:
-    results.definitions.add(results.definition.after(f".{verb}", caller(), options))
+    unread = verb == "keep" and results.definition.ends is not None
+    faults = [Fault(".keep()", "no step reads the merged rows", _BEHIND_MERGE)] if unread else []
+    results.definitions.add(results.definition.after(f".{verb}", caller(), options, faults))
+
+
+_BEHIND_MERGE = "add a step behind .merge(), or write .to(TOPIC)"
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import MISSING, dataclass, field, fields
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME
 from tidegate.contracts.patches import changes, differs, field_types, patched, typed
+
+if TYPE_CHECKING:
+    from tidegate.contracts.config import AddedWindows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +51,23 @@ class Pin(NamedTuple):
     def from_raw(cls, raw: int | Sequence[Any]) -> Pin:
         """Return the pin that metadata holds for a table; older metadata has only the version."""
         return Pin(raw, "") if isinstance(raw, int) else Pin(*raw)
+
+
+class Sink(NamedTuple):
+    """What is written to an output topic of a pipeline.
+
+    `step`: the step whose emissions are written. `since`: the batch in which that was configured. `windows`: how
+    windows are added to the records.
+    """
+
+    step: str
+    since: int
+    windows: AddedWindows | None
+
+    @classmethod
+    def from_raw(cls, raw: Sequence[Any]) -> Sink:
+        """Return what metadata holds for a topic."""
+        return cls(*raw)
 
 
 class Outcome(StrEnum):
@@ -163,6 +183,7 @@ class BatchMeta:
     recorded: int = -1  # the batch up to which metadata is in `meta` rows
     inputs: dict[str, Pin] = field(default_factory=dict)  # per table that was read: the version read
     published_from: int = 0  # the batch in which `output` was configured
+    sinks: dict[str, Sink] = field(default_factory=dict)  # of a pipeline: by topic what is written there
     dead_letters: str | None = None  # topic of late and rejected records
     dead_letters_from: int = 0  # the batch in which that topic was configured
     # offsets [from, to) that were lost before they were read:
@@ -228,13 +249,13 @@ _NAMES = (
     "format", "operator", "table_id", "epoch", "batch", "attempt", "action", "clock", "config", "query_id",
     "query_batch", "query_offsets", "topics", "offsets", "raised", "epochs", "stream_time", "last", "counts",
     "totals", "measures", "opened", "snapshot", "output", "active", "advanced", "compacted", "measured",
-    "figures", "skips", "recorded", "inputs", "published_from", "dead_letters", "dead_letters_from",
+    "figures", "skips", "recorded", "inputs", "published_from", "sinks", "dead_letters", "dead_letters_from",
     "skipped", "settled", "recovered", "settings", "applied", "remembered", "readers", "floor", "needs", "gates",
     "ledger",
 )  # fmt: skip
 """The fields of a document, in their order."""
 
-_OF_PIPELINES = {"ledger"}
+_OF_PIPELINES = {"ledger", "sinks"}
 """Fields that other operators' documents do not have."""
 
 _OF_CHANGES = {

@@ -305,7 +305,11 @@ OutputWindows = Literal["headers", "kafka"]
 
 def check_output_windows(output: OutputWindows, info: ValidationInfo) -> OutputWindows:
     """Refuse `kafka` where Kafka's windowed keys cannot be written."""
-    windows = info.data.get("windows")
+    return writable_windows(output, info.data.get("windows"))
+
+
+def writable_windows(output: OutputWindows, windows: Windows) -> OutputWindows:
+    """Return how the output names windows that the input names so; raise InvalidValue if it cannot."""
     if output == "kafka" and windows in ("none", "ignore"):
         raise InvalidValue("the input's keys have no windows", "remove it")
     if output == "kafka" and windows == "headers":
@@ -378,6 +382,17 @@ def output_windows_of(config: KeyRules, output: OutputWindows) -> Windows:
     return config.windows if output == "kafka" or not config.windowed else "headers"
 
 
+class Output(NamedTuple):
+    """An output topic of an operator, and how windows are added to its records.
+
+    `step`: of a pipeline, the step whose emissions are written there; None: all emissions are.
+    """
+
+    topic: str
+    step: str | None = None
+    windows: AddedWindows | None = None
+
+
 class TableFacts(NamedTuple):
     """What readers of a table need to know about it.
 
@@ -445,7 +460,7 @@ _OF_KEYS = {"input": {"windows": "windows", "of": "key_format"}, "output": {"win
 def flatten_topics(raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return an operator's raw configuration with topics as plain names and their `key` entries as options.
 
-    A pipeline may describe the types of its input's keys and values with the topic, and its output as the last step. A
+    A pipeline may describe the types of its input's keys and values with the topic, and an output as the last step. A
     topic that is described in another form stays as it is; it is refused when the configuration is read.
     """
     flat = _without_types(_without_sink(raw))
@@ -523,6 +538,14 @@ class OperatorConfig(OperatorRules):
     def writes(self) -> OutputDeclaration:
         """Return what this operator declares about its output topic."""
         return OutputDeclaration(key_format=self.explicit_key_format)
+
+    def outputs(self) -> tuple[Output, ...]:
+        """Return the topics for the emissions; none if these stay in the lake."""
+        return () if self.output is None else (Output(self.output, None, self.adds_windows()),)
+
+    def declares(self, topic: str) -> OutputDeclaration:
+        """Return what this operator declares about one of its output topics."""
+        return self.writes()
 
     @classmethod
     def inferred_options(cls, raw: Mapping[str, Any], topic: OutputDeclaration) -> dict[str, Any]:

@@ -177,7 +177,7 @@ RULES = (
         ),
         removals=(
             value(
-                "self._log.read(kind, partition, after_batch=max(batch, since) - 1, up_to=batch)"
+                "self._log.read(kind, partition, after_batch=batch - 1, up_to=batch if wanted else batch - 1)"
                 ".sort_by([('seq', 'descending')])",
                 way="order",
             ),

@@ -199,7 +199,8 @@ RULES = (
         ),
         removals=(
             argument("after_batch", "after_batch", way="outputs"),
-            replaced("max(batch, since)", "batch", way="rows"),
+            replaced("each.since <= batch", "True", way="rows"),
+            value("{}", way="sinks"),
             deleted(),
         ),
     ),

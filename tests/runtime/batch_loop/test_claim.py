@@ -11,7 +11,7 @@ from tests.runtime.miniature import NAME, application
 from tests.runtime.publishing.test_publication import emissions
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.state.logs import a_file
-from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta, Sink
 from tidegate.contracts.errors import EngineError, Unavailable
 from tidegate.runtime.batch_loop.claim import Claimant, Claimed, Overtaken
 from tidegate.runtime.batch_loop.next_metadata import after_batch
@@ -128,6 +128,21 @@ def test_publishing_starts_at_the_claim_in_which_output_was_configured(kafka: Sc
     emit(claimed)
     again = claimant(tmp_path, kafka).claim()
     assert again.meta.published_from == claimed.meta.batch
+
+
+def test_each_output_of_a_pipeline_is_noted_from_the_claim_on_that_configured_it(
+    kafka: ScriptedKafka, tmp_path: Path
+) -> None:
+    """claim with one output --- claim with two: the first one goes on, and another step's output begins anew"""
+    held = {"name": "held", "kind": "suppression", "until": {"time_limit": "1s"}}
+    first = {"name": "first", "from": "input", "kind": "deduplicate", "within": "forever"}
+    two = {"kind": "pipeline", "until": None, "output": None}
+    before = claimant(tmp_path, kafka, **two, steps=[held, {"to": "out"}, first]).claim().meta
+    assert before.sinks == {"out": Sink("held", before.batch, None)}
+    after = claimant(tmp_path, kafka, **two, steps=[held, {"to": "out"}, first, {"to": "dead"}]).claim().meta
+    assert after.sinks == before.sinks | {"dead": Sink("first", after.batch, None)}
+    swapped = claimant(tmp_path, kafka, **two, steps=[held, first, {"to": "out"}]).claim().meta
+    assert swapped.sinks == {"out": Sink("first", swapped.batch, None)}
 
 
 def test_dead_letters_start_at_the_claim_in_which_they_were_configured(kafka: ScriptedKafka, tmp_path: Path) -> None:

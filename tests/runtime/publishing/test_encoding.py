@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.oracle.record import VECTORS
+from tidegate.contracts.config import Output
 from tidegate.contracts.records import Int64s
 from tidegate.kernels.record_format.record_batch import OutgoingColumns, Stamp
 from tidegate.runtime.publishing.encoding import Destination, outgoing
@@ -37,10 +38,9 @@ def sent(windows, lines) -> tuple[OutgoingColumns, Stamp]:
             operator="counts",
             input="in",
             group="g",
-            outlets=Outlets("out", None),
+            outlets=Outlets((Output("out"),), None),
             limits={"out": 2**20},
             times_in_values=False,
-            windows=windows,
         ),
         table_id="t",
         partition=0,
@@ -48,7 +48,7 @@ def sent(windows, lines) -> tuple[OutgoingColumns, Stamp]:
         next_offset=1,
         deadline_s=5.0,
     )
-    return outgoing(to, rows)
+    return outgoing(to, rows, windows)
 
 
 def bounds(stamp: Stamp) -> tuple[list[int], list[int]] | None:

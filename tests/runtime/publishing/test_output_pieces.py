@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tidegate.contracts.config import Output
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing import encoding
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
@@ -47,10 +48,9 @@ def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> l
             operator="o",
             input="i",
             group="g",
-            outlets=Outlets(output="out", dead_letters=None),
+            outlets=Outlets(outputs=(Output("out"),), dead_letters=None),
             limits={"out": 2**20},
             times_in_values=False,
-            windows=None,
         ),
         table_id="t",
         partition=0,

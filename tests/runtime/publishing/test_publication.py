@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tests.state.logs import OPERATOR, commit_rows, new_log, reopened, rows
-from tidegate.contracts.batch_metadata import BatchMeta, Outcome, Settled
+from tidegate.contracts.batch_metadata import BatchMeta, Outcome, Settled, Sink
 from tidegate.contracts.clock import SystemClock
+from tidegate.contracts.config import Output
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StartOver, StateError
 from tidegate.contracts.naming import group_id
 from tidegate.contracts.records import Row
@@ -36,7 +37,7 @@ BASE_SEQUENCE = 53
 """Its place in a record batch."""
 INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED = 47, 49, 90
 ANEW = (-1, -1)
-OUT, BOTH, DEAD = Outlets("out", None), Outlets("out", "dead"), Outlets(None, "dead")
+OUT, BOTH, DEAD = Outlets((Output("out"),), None), Outlets((Output("out"),), "dead"), Outlets((), "dead")
 
 
 @pytest.fixture
@@ -101,7 +102,6 @@ def publishing(
             outlets=outlets,
             limits={topic: kafka.max_message_bytes(topic) for topic in outlets.topics},
             times_in_values=False,
-            windows=None,
         ),
         deadline_s=deadline_s,
         in_parallel=in_parallel,
@@ -413,6 +413,46 @@ def test_output_of_every_kind_published_again_is_equal_byte_for_byte(
         first.producers[0] = replace(first.producers[0], epoch=1, sequences={})
         opened_with(kafka, first, newest, rows, outlets)
     assert (payloads(again), topics_of(again)) == (payloads(kafka), topics_of(kafka))
+
+
+SINKS = Outlets((Output("out", "slow"), Output("dead", "first")), None)
+
+
+def of_steps(*texts: tuple[str, str]) -> pa.Table:
+    """Emissions of steps, each with its text."""
+    steps = pa.array([step for step, _ in texts], pa.string())
+    return emissions(*(text for _, text in texts)).append_column("step", steps)
+
+
+def stamps(kafka: ScriptedKafka, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """The values of a topic with their `tidegate-seq`."""
+    return [(row.value, dict(decode_headers(row.headers))[b"tidegate-seq"]) for row in records_of(kafka, topic)]
+
+
+def test_each_output_gets_the_emissions_of_its_step_once(kafka: ScriptedKafka, log: OperatorLog) -> None:
+    """mark: batch 1 --- log: batch 2 with emissions of three steps, one of which no topic gets"""
+    kafka.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
+    rows = nothing_but(emissions=of_steps(("first", "a"), ("kept", "b"), ("slow", "c"), ("slow", "d")))
+    published(kafka, log, refusing(log, 2, rows), SINKS)
+    assert stamps(kafka, "out") == [(b"c", b"2"), (b"d", b"3")]
+    assert stamps(kafka, "dead") == [(b"a", b"0")]
+    assert [mark for _, mark in marks_sent(kafka)] == [f"tidegate/1 {log.table_id} 2"]
+
+
+def test_emissions_that_no_topic_gets_are_not_published(kafka: ScriptedKafka, log: OperatorLog) -> None:
+    kafka.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
+    published(kafka, log, refusing(log, 2, nothing_but(emissions=of_steps(("kept", "b")))), SINKS)
+    assert (payloads(kafka), marks_sent(kafka)) == ([], [])
+
+
+def test_each_output_gets_emissions_from_the_batch_on_in_which_it_was_configured(
+    kafka: ScriptedKafka, log: OperatorLog
+) -> None:
+    """mark: batch 1 --- 2: emissions of both steps --- the second topic from 3 on --- both are in the log"""
+    kafka.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
+    rows = nothing_but(emissions=of_steps(("first", "a"), ("slow", "c")))
+    published(kafka, log, refusing(log, 2, rows, sinks={"dead": Sink("first", 3, None)}), SINKS)
+    assert (stamps(kafka, "out"), stamps(kafka, "dead")) == ([(b"c", b"1")], [])
 
 
 def test_late_and_rejected_records_from_before_dead_letters_were_configured_are_not_published(

@@ -21,7 +21,7 @@ from tests.runtime.miniature import use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.clock import SYSTEM_CLOCK
-from tidegate.contracts.config import read
+from tidegate.contracts.config import Output, read
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.contracts.operator import StepResult
@@ -86,10 +86,9 @@ def attempt(tmp_path: Path) -> KafkaAttempt:
             operator=OPERATOR,
             input="in",
             group="group",
-            outlets=Outlets("out", None),
+            outlets=Outlets((Output("out"),), None),
             limits={"out": 2**20},
             times_in_values=False,
-            windows=None,
         ),
         kafka={},
         log=log.lake,

@@ -32,10 +32,9 @@ ROUTE = OutputRoute(
     operator="op",
     input="in",
     group="group",
-    outlets=Outlets(None, None),
+    outlets=Outlets((), None),
     limits={},
     times_in_values=False,
-    windows=None,
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate.application.definitions import Definition
+from tidegate.application.definitions.definition import Definition
 from tidegate.application.frames.source import FrameSource
 from tidegate.application.options import Duration, Fault
 from tidegate.application.places import caller

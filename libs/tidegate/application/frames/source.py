@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tidegate.application.definitions import Definition, Definitions
+from tidegate.application.definitions.chains import Definitions
+from tidegate.application.definitions.definition import Definition
 from tidegate.application.options import Fault, Unusable, as_yaml, option_of
 from tidegate.application.places import Place, caller
 from tidegate.application.program import let_workers_import

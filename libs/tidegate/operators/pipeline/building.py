@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 from tidegate.contracts.flow import Stateless
 from tidegate.contracts.operator import Operator
 from tidegate.operators.pipeline.config import PipelineRules, Stateful
 from tidegate.operators.pipeline.evaluated.compiling import compiled
 from tidegate.operators.pipeline.operator import Pipeline
-from tidegate.operators.pipeline.steps import INPUT, Step
+from tidegate.operators.pipeline.rules.graph import Graph, Node
+from tidegate.operators.pipeline.rules.places import Place
+from tidegate.operators.pipeline.stateless import merging
+from tidegate.operators.pipeline.steps import Step
 from tidegate.operators.registry import operator_for
 
 
@@ -19,24 +20,24 @@ def pipeline_of(rules: PipelineRules) -> Pipeline:
 
 
 def steps_of(rules: PipelineRules) -> tuple[Step, ...]:
-    """Return the steps of the pipeline, in order. A run of stateless steps is named after the place of its first.
+    """Return the steps of the pipeline, each behind those that it reads."""
+    holds, places, passes_time = rules.holds(), rules.places(), rules.time == "pipeline"
+    return tuple(
+        Step(
+            name=node.name,
+            does=_does(node, places[node.at]),
+            reads=node.reads,
+            hold=holds.get(node.name),
+            passes_time=passes_time,
+            kept=node.kept,
+        )
+        for node in Graph(rules.steps).nodes()
+    )
 
-    No step that holds state can have such a name, because it begins with a digit.
-    """
-    holds, passes_time = rules.holds(), rules.time == "pipeline"
-    found: list[Step] = []
 
-    def add(name: str, does: Operator | Stateless) -> None:
-        before = found[-1].name if found else INPUT
-        found.append(Step(name=name, does=does, reads=(before,), hold=holds.get(name), passes_time=passes_time))
-
-    places = rules.places()
-    for stateless, group in groupby(enumerate(rules.steps), lambda each: not isinstance(each[1], Stateful)):
-        run = list(group)
-        if stateless:
-            first = run[0][0]
-            add(str(first + 1), compiled([step for _, step in run if not isinstance(step, Stateful)], places[first]))
-        for _, step in run:
-            if isinstance(step, Stateful):
-                add(step.name, operator_for(step.rules))
-    return tuple(found)
+def _does(node: Node, place: Place) -> Operator | Stateless:
+    if not node.steps:
+        return merging()
+    if isinstance(node.steps[0], Stateful):
+        return operator_for(node.steps[0].rules)
+    return compiled([step for step in node.steps if not isinstance(step, Stateful)], place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,9 +10,10 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.config import Filter, PipelineConfig, Stateful
+from tidegate.operators.pipeline.config import Filter, PipelineConfig, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain
+from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import as_config
 from tidegate.operators.pipeline.steps import operators_of
 from tidegate.operators.pipeline.strategies import REASON, pipeline_configs
@@ -25,20 +26,36 @@ from tidegate.operators.testing.strategies import histories
 def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """Return the trace that the references predict; nothing of a pipeline changes while it holds something."""
     history = [event for event in history if not isinstance(event, Change)]
-    chain = Chain.of(history, config.time == "pipeline")
-    holds, run = config.holds(), ""
+    chain, graph = Chain.of(history, config.time == "pipeline"), Graph(config.steps)
+    names = {at: node.name for node in graph.nodes() for at in range(node.at, node.at + len(node.steps))}
+    behind: Any = ["input"]
     for at, step in enumerate(config.steps):
-        if isinstance(step, Stateful):
-            reference = test_part(step.rules.kind, "cases").CASES[step.rules.kind].reference
-            chain.operate(step.name, partial(_played, reference, as_config(step.rules), clock_ms), holds[step.name])
-            run = ""
-            continue
-        run = run or str(at + 1)
-        if isinstance(step, Filter):
-            chain.filter(run, lambda row: row.key not in (None, b"a"))
-        else:
-            chain.require(run, lambda row: row.key not in (None, b"ab"), REASON)
-    return _trace(config, chain, sum(isinstance(event, Row) and not event.time_only for event in history))
+        read = [_place(config, name) for name in step.sources] or behind
+        behind = read if isinstance(step, Sink) else [at]
+        if not isinstance(step, Sink):
+            _play(config, chain, at, names[at], read, clock_ms)
+    return _trace(
+        config, chain, names, [event.offset for event in history if isinstance(event, Row) and not event.time_only]
+    )
+
+
+def _place(config: PipelineConfig, name: str) -> Any:
+    named = {step.name: at for at, step in enumerate(config.steps) if not isinstance(step, Sink)}
+    return named.get(name, name)
+
+
+def _play(config: PipelineConfig, chain: Chain, at: int, name: str, read: Sequence[Any], clock_ms: int) -> None:
+    """Play the step at a place, which reads these."""
+    step, before = config.steps[at], chain.merged(read)
+    if isinstance(step, Stateful):
+        reference = test_part(step.rules.kind, "cases").CASES[step.rules.kind].reference
+        play = partial(_played, reference, as_config(step.rules), clock_ms)
+        windows = step.rules.kind == "windowed_aggregation"
+        chain.operate(at, name, before, play, config.holds()[name], windows=windows)
+    elif isinstance(step, Filter):
+        chain.filter(at, before, lambda row: row.key not in (None, b"a"))
+    else:
+        chain.require(at, name, before, lambda row: row.key not in (None, b"ab"), REASON)
 
 
 def _played(reference: Any, rules: OperatorConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
@@ -46,15 +63,28 @@ def _played(reference: Any, rules: OperatorConfig, clock_ms: int, events: Sequen
     return found
 
 
-def _trace(config: PipelineConfig, chain: Chain, taken: int) -> Trace:
-    trace, names = chain.trace, changes_of(operators_of(steps_of(config)).values()).names
-    for rows in (trace.late, trace.rejected):
+def _trace(config: PipelineConfig, chain: Chain, names: Mapping[int, str], offsets: Sequence[int]) -> Trace:
+    trace, columns = chain.trace, changes_of(operators_of(steps_of(config)).values()).names
+    trace.emissions = chain.emissions({at: name for at, name in names.items() if _emits(config, at)})
+    trace.applied = chain.note_refused(offsets)
+    for rows in (trace.emissions, trace.late, trace.rejected):
         rows.sort(key=lambda row: row["step"])
-    trace.emissions = chain.emissions()
-    trace.applied = taken - sum(row["topic"] is None for row in [*trace.late, *trace.rejected])
     trace.stream_time = chain.times[0][1]
-    trace.held = [dict.fromkeys(names) | row for row in [*trace.held, *map(_time_row, chain.times)] if row]
+    trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, chain.times)] if row]
     return trace
+
+
+def _emits(config: PipelineConfig, at: int) -> bool:
+    """Return whether the results of the step at a place are emissions: it is kept, written, or read by no step."""
+    reads: list[list[Any]] = []
+    behind: list[Any] = ["input"]
+    for place, step in enumerate(config.steps):
+        reads.append([_place(config, name) for name in step.sources] or behind)
+        behind = reads[-1] if isinstance(step, Sink) else [place]
+    readers = [config.steps[place] for place, read in enumerate(reads) if at in read]
+    asked = getattr(config.steps[at], "keep", False)
+    written = any(isinstance(step, Sink) for place, step in enumerate(config.steps) if reads[place] == [at])
+    return asked or written or not readers
 
 
 def _time_row(time: tuple[str, int, int]) -> dict[str, Any]:

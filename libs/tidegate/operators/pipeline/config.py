@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -13,25 +14,44 @@ from tidegate.contracts.config import (
     KeyRules,
     OperatorConfig,
     OperatorRules,
+    Output,
     OutputDeclaration,
     OutputWindows,
     TableFacts,
     TableRead,
     TimeWindows,
     Windows,
-    added_windows,
-    check_output_windows,
     flatten_topics,
-    output_windows_of,
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.values import Values, as_written, schema_of
+from tidegate.operators.pipeline.rules import sinks
+from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import KeyType, Place, as_config
 from tidegate.operators.pipeline.rules.reading import Reading
-from tidegate.operators.pipeline.rules.steps import Filter, Require, Select, Stateful, Stateless, StepRules, WithColumns
-from tidegate.operators.registry import config_type
+from tidegate.operators.pipeline.rules.steps import (
+    Filter,
+    Require,
+    Select,
+    Sink,
+    Stateful,
+    Stateless,
+    StepRules,
+    WithColumns,
+    steps_as_written,
+)
 
-__all__ = ["Filter", "PipelineConfig", "PipelineRules", "Require", "Select", "Stateful", "Stateless", "WithColumns"]
+__all__ = [
+    "Filter",
+    "PipelineConfig",
+    "PipelineRules",
+    "Require",
+    "Select",
+    "Sink",
+    "Stateful",
+    "Stateless",
+    "WithColumns",
+]
 
 
 def _read_value(value: object) -> Any:
@@ -53,20 +73,27 @@ ValueType = Annotated[
 ]
 
 
-def _steps_as_written(steps: tuple[StepRules, ...]) -> list[dict[str, Any]]:
-    return [step.model_dump(mode="json") for step in steps]
-
-
 def _read_steps(raw: Any, info: ValidationInfo) -> tuple[StepRules, ...]:
     if isinstance(raw, tuple) and all(isinstance(step, StepRules) for step in raw):
-        raw = _steps_as_written(raw)
+        raw = steps_as_written(raw)
     known = info.data
     shared: dict[str, Any] = {
         name: known[name] for name in ("timestamp", "max_ahead", "rewind_window") if name in known
     }
-    reading = Reading(_start(known), shared)
+    reading = Reading(_start(known), shared, {known[role]: said for role, said in _ROLES.items() if known.get(role)})
     reading.read(raw)
     return tuple(reading.steps)
+
+
+_ROLES = {"input": "also the input", "output": "written by the last step", "dead_letters": "that of dead letters"}
+"""Topics that no other step may write, and what they are."""
+
+
+@lru_cache(maxsize=64)
+def _places(steps: tuple[StepRules, ...], start: Place) -> tuple[Place, ...]:
+    reading = Reading(start, {})
+    reading.read(steps_as_written(steps))
+    return tuple(reading.places)
 
 
 def _start(known: Mapping[str, Any]) -> Place:
@@ -82,8 +109,8 @@ _VALUES = {"bytes": Values.of_bytes, "string": Values.of_text}
 
 Steps = Annotated[
     tuple[StepRules, ...],
-    PlainValidator(_read_steps, json_schema_input_type=list[Stateful | Stateless]),
-    PlainSerializer(_steps_as_written, return_type=list[dict[str, Any]], when_used="json"),
+    PlainValidator(_read_steps, json_schema_input_type=list[Stateful | Stateless | Sink]),
+    PlainSerializer(steps_as_written, return_type=list[dict[str, Any]], when_used="json"),
 ]
 
 
@@ -101,7 +128,8 @@ class PipelineRules(KeyRules):
     the rows that arrive at it alone."""
     steps: Steps
     """The steps, in order: `{name: NAME, kind: KIND, ...}` with the options of that kind; `{filter: SQL}`, `{require:
-    SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`. The last may be `{to: TOPIC}`."""
+    SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`, `{to: TOPIC}`. A step reads the one
+    before it, or with `from: NAME` another one; `from: [NAME, NAME]` merges several."""
 
     @model_validator(mode="before")
     @classmethod
@@ -121,11 +149,9 @@ class PipelineRules(KeyRules):
         """Return the rules of the steps that hold state, by name, each complete."""
         return {step.name: step.rules for step in self.steps if isinstance(step, Stateful)}
 
-    def places(self) -> list[Place]:
+    def places(self) -> tuple[Place, ...]:
         """Return the place before each step, and the one behind the last."""
-        reading = Reading(_start(dict(self)), {})
-        reading.read(_steps_as_written(self.steps))
-        return reading.places
+        return _places(self.steps, _start(dict(self)))
 
     def holds(self) -> dict[str, int | None]:
         """Return by step how far the marks that it passes on stay behind its stream time, ms; None: it passes none."""
@@ -158,29 +184,36 @@ class PipelineConfig(PipelineRules, OperatorConfig):
     def _output_windows_fit_keys(cls, output: OutputWindows, info: ValidationInfo) -> OutputWindows:
         if "steps" not in info.data:
             return output
-        if (maker := _maker_of_windows(info.data["steps"])) is None:
-            return check_output_windows(output, info)
-        written = maker.model_dump(mode="json", exclude_defaults=True) | {"input": "input", "output_windows": output}
-        config_type(maker.kind).model_validate(written)
-        return output
+        last = _places(info.data["steps"], _start(info.data))[-1]
+        return sinks.checked(output, last.maker, info.data.get("windows"))
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the results; None: their keys have none, or headers name them already."""
-        maker = self._maker()
-        return added_windows(self, self.output_windows) if maker is None else maker.adds_windows()
+        return sinks.added(self.output_windows, self.places()[-1].maker, self)
+
+    def outputs(self) -> tuple[Output, ...]:
+        """Return the topics of the results, each with the step whose emissions are written there."""
+        graph, places = Graph(self.steps), self.places()
+        found = [
+            Output(each.sink.to, each.node, sinks.added(each.sink.output_windows, places[each.at].maker, self))
+            for each in graph.written()
+        ]
+        last = [] if self.output is None else [Output(self.output, graph.last(), self.adds_windows())]
+        return (*found, *last)
+
+    def declares(self, topic: str) -> OutputDeclaration:
+        """Return what is known of one of the topics of results: as `writes` says of that of the last step."""
+        for each in Graph(self.steps).written():
+            if each.sink.to == topic:
+                return self._declared(each.sink.output_windows, self.places()[each.at])
+        return self.writes()
 
     def writes(self) -> OutputDeclaration:
         """Return what is known of the output topic: how it names windows, when these close, and the format of keys."""
-        maker = self._maker()
-        if maker is None:
-            windows = output_windows_of(self, self.output_windows)
-            return OutputDeclaration(windows=windows, key_format=self.explicit_key_format)
-        return maker.writes()._replace(key_format=self.explicit_key_format)
+        return self._declared(self.output_windows, self.places()[-1])
 
-    def _maker(self) -> OperatorConfig | None:
-        """Return the step that puts windows into keys; None if there is none."""
-        maker = _maker_of_windows(self.steps)
-        return None if maker is None else as_config(maker).model_copy(update={"output_windows": self.output_windows})
+    def _declared(self, output: OutputWindows, place: Place) -> OutputDeclaration:
+        return sinks.declared(output, place.maker, self)._replace(key_format=self.explicit_key_format)
 
     def functions(self) -> tuple[str, ...]:
         """Return the functions that the steps call."""
@@ -192,8 +225,3 @@ class PipelineConfig(PipelineRules, OperatorConfig):
             if rules.reads() is not None:
                 read = as_config(rules).model_copy(update={"key_format": self.key_format})
                 yield from read.table_conflicts(table)
-
-
-def _maker_of_windows(steps: tuple[StepRules, ...]) -> OperatorRules | None:
-    stateful = (step.rules for step in steps if isinstance(step, Stateful))
-    return next((rules for rules in stateful if not isinstance(rules, KeyRules)), None)

@@ -14,7 +14,7 @@ from tidegate.operators.pipeline.storage import CHECKS, Prefixed, layout_of
 
 
 class Pipeline:
-    """The Operator of a chain of steps. What the last step emits is what the pipeline emits."""
+    """The Operator of steps that read each other. What those emit that no other step reads is what it emits."""
 
     kind: str = "pipeline"
 

@@ -6,24 +6,26 @@ up to it once more, so this is slow, and knows nothing of batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_headers import encode_headers
-from tidegate.operators.testing.laws import Event, Flush, Trace
+from tidegate.operators.testing.laws import Advance, Event, Flush, Trace
 
 WINDOW = ("window_start", "window_end")
 SOURCELESS = -1
 
 
 class Moved(NamedTuple):
-    """An event on its way, and the offset of the input record that caused it."""
+    """An event on its way, the offset of the input record that caused it, and which event of the history that was."""
 
     event: Event
     source: int
+    turn: int
 
 
 Play = Callable[[Sequence[Event]], Trace]
@@ -31,64 +33,118 @@ Kept = Callable[[Row], bool]
 
 
 @dataclass
-class Chain:
-    """The way of a history through the steps, and everything that becomes visible."""
+class Way:
+    """What leaves a step, or the input. `in_input`: rows are records of the input; `windowed`: keys have windows."""
 
-    way: list[Moved]
+    moved: list[Moved]
+    in_input: bool = False
+    windowed: bool = False
+
+
+@dataclass
+class Chain:
+    """The ways of a history through the steps, by step, and everything that becomes visible.
+
+    `takers`: by offset how many branches have taken a record of the input. `advanced`: by turn to what time an advance
+    advances the first operators: from the stream time of the first of them.
+    """
+
     passes_time: bool
-    in_input: bool = True
+    ways: dict[Any, Way]
     trace: Trace = field(default_factory=Trace)
     times: list[tuple[str, int, int]] = field(default_factory=list)
-    last: str = ""
+    takers: Counter[int] = field(default_factory=Counter)
+    advanced: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, history: Sequence[Event], passes_time: bool) -> Chain:
         """Return a chain without steps."""
-        return cls([Moved(event, _source(event)) for event in history], passes_time)
+        moved = [Moved(event, _source(event), turn) for turn, event in enumerate(history)]
+        return cls(passes_time, {"input": Way(moved, in_input=True)})
 
-    def filter(self, name: str, kept: Kept) -> None:
+    def merged(self, steps: Sequence[Any]) -> Way:
+        """Return the way behind these steps: what one event of the history causes is in the order of the steps."""
+        if len(steps) == 1:
+            return self.ways[steps[0]]
+        for way in (self.ways[step] for step in steps if self.ways[step].in_input):
+            self.takers.update(moved.source for moved in way.moved if _is_record(moved.event))
+        every = sorted((moved for step in steps for moved in self.ways[step].moved), key=lambda moved: moved.turn)
+        whole = [moved for moved in every if not isinstance(moved.event, Advance | Flush)]
+        once = {moved.turn: moved for moved in every if isinstance(moved.event, Advance | Flush)}
+        return Way(sorted([*whole, *once.values()], key=lambda moved: moved.turn), False, self.ways[steps[0]].windowed)
+
+    def filter(self, step: Any, before: Way, kept: Kept) -> None:
         """Let only some records go on; the others pass their time on."""
-        self.last = name
-        dropped = [moved._replace(event=_without_record(moved.event, kept)) for moved in self.way]
-        self.way = [moved for moved in dropped if self.passes_time or not _is_mark(moved.event)]
+        dropped = [moved._replace(event=_without_record(moved.event, kept)) for moved in before.moved]
+        if before.in_input:
+            self.takers.update(
+                was.source for was, now in zip(before.moved, dropped, strict=True) if was.event != now.event
+            )
+        moved = [each for each in dropped if self.passes_time or not _is_mark(each.event)]
+        self.ways[step] = replace(before, moved=moved)
 
-    def require(self, name: str, kept: Kept, reason: str) -> None:
+    def require(self, step: Any, name: str, before: Way, kept: Kept, reason: str) -> None:
         """Reject some records."""
-        self.last = name
-        refused = [moved for moved in self.way if _is_record(moved.event) and not kept(moved.event)]  # type: ignore[arg-type]
+        refused = [each for each in before.moved if _is_record(each.event) and not kept(each.event)]  # type: ignore[arg-type]
         self.trace.rejected += [
             _as_given(_columns(moved.event))
             | {"cause": reason, "lateness": None, "bound": None}
-            | self._of(name, moved.source)
+            | _of(name, moved.source, before)
             for moved in refused
         ]
-        self.way = [moved for moved in self.way if moved not in refused]
+        moved = [each for each in before.moved if each not in refused]
+        moved = [each for each in moved if self.passes_time or not _is_mark(each.event)]
+        self.ways[step] = replace(before, moved=moved)
 
-    def operate(self, name: str, play: Play, hold: int | None) -> None:
+    def operate(self, step: Any, name: str, before: Way, play: Play, hold: int | None, *, windows: bool) -> None:
         """Let an operator take the way; what it emits and the time that it passes on are the way behind it."""
-        self.last = name
-        arriving = self.way if self.in_input else list(_numbered(self.way))
+        arriving = before.moved if before.in_input else list(_numbered(before.moved))
+        arriving = self._with_common_advances(arriving, play)
         whole = play([moved.event for moved in arriving])
         sources = {moved.event.offset: moved.source for moved in arriving if _is_record(moved.event)}  # type: ignore[union-attr]
+        refused = set[int]()
         for rows, due in ((self.trace.late, whole.late), (self.trace.rejected, whole.rejected)):
-            rows += [_as_given(row) | self._of(name, sources[row["offset"]]) for row in due]
+            rows += [_as_given(row) | _of(name, sources[row["offset"]], before) for row in due]
+            refused |= {sources[row["offset"]] for row in due}
+        if before.in_input:
+            self.takers.update(set(sources.values()) - refused)
         self.trace.held += [_as_given(row) | {"step": name} for row in whole.held]
         self.trace.held_bytes += whole.held_bytes
         self.times.append((name, whole.stream_time, len(sources)))
-        self.way = list(_behind(arriving, play, passes=self.passes_time and hold is not None))
-        self.in_input = False
+        behind = list(_behind(arriving, play, passes=self.passes_time and hold is not None))
+        self.ways[step] = Way(behind, windowed=windows or before.windowed)
 
-    def _of(self, name: str, source: int) -> dict[str, Any]:
-        return {"step": name, "source": source, "topic": None if self.in_input else f"step:{name}"}
+    def _with_common_advances(self, arriving: Sequence[Moved], play: Play) -> list[Moved]:
+        """Return the events, where an advance advances to the same time as in the first operator."""
+        found: list[Moved] = []
+        for moved in arriving:
+            if isinstance(moved.event, Advance):
+                now = max(0, play([each.event for each in found]).stream_time)
+                to = self.advanced.setdefault(moved.turn, now + moved.event.by_ms)
+                moved = moved._replace(event=Advance(max(0, to - now)))
+            found.append(moved)
+        return found
 
-    def emissions(self) -> list[dict[str, Any]]:
-        """Return what leaves the last step."""
-        records = [moved for moved in self.way if _is_record(moved.event)]
-        return [self._emission(moved) for moved in records]
+    def note_refused(self, offsets: Sequence[int]) -> int:
+        """Return how many of the input's records a branch has taken; rows of these are of their steps alone."""
+        for row in (*self.trace.late, *self.trace.rejected):
+            row["topic"] = row["topic"] or (f"step:{row['step']}" if self.takers[row["source"]] else None)
+        return sum(bool(self.takers[offset]) for offset in offsets)
 
-    def _emission(self, moved: Moved) -> dict[str, Any]:
-        assert isinstance(moved.event, Emitted)
-        return _as_given(moved.event.row) | {"step": self.last, "source": moved.source}
+    def emissions(self, emitting: Mapping[Any, str]) -> list[dict[str, Any]]:
+        """Return what these steps emit. `emitting`: their names."""
+        windowed = any(self.ways[step].windowed for step in emitting)
+        blank = dict.fromkeys(WINDOW if windowed else ())
+        return [
+            blank | _as_given(moved.event.row) | {"step": name, "source": moved.source}  # type: ignore[union-attr]
+            for step, name in emitting.items()
+            for moved in self.ways[step].moved
+            if _is_record(moved.event)
+        ]
+
+
+def _of(name: str, source: int, before: Way) -> dict[str, Any]:
+    return {"step": name, "source": source, "topic": None if before.in_input else f"step:{name}"}
 
 
 class Emitted(Row):
@@ -104,11 +160,11 @@ def _behind(arriving: Sequence[Moved], play: Play, *, passes: bool) -> Iterator[
         trace = play([each.event for each in arriving[:count]])
         source = SOURCELESS if isinstance(moved.event, Flush) else moved.source
         for row in trace.emissions[emitted:]:
-            yield Moved(_emitted(row), source)
+            yield Moved(_emitted(row), source, moved.turn)
         for _, time in trace.marks[marked:] if passes else ():
-            yield Moved(Row(None, None, time, 0, time_only=True), source)
+            yield Moved(Row(None, None, time, 0, time_only=True), source, moved.turn)
         if isinstance(moved.event, Flush):
-            yield Moved(Flush(), SOURCELESS)
+            yield Moved(Flush(), SOURCELESS, moved.turn)
         emitted, marked = len(trace.emissions), len(trace.marks)
 
 
@@ -132,7 +188,7 @@ def _numbered(way: Sequence[Moved]) -> Iterator[Moved]:
     received = 0
     for moved in way:
         if isinstance(moved.event, Row):
-            yield Moved(moved.event._replace(offset=received), moved.source)
+            yield moved._replace(event=moved.event._replace(offset=received))
             received += not moved.event.time_only
         else:
             yield moved

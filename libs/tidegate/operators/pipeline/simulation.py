@@ -17,6 +17,10 @@ _FIRST = {"name": "first", "kind": "deduplicate", "within": "5ms", "grace": "9ms
 
 SIMULATED: dict[str, dict[str, Any]] = {
     "quiet keys": {"steps": [_COUNT, _CLOSED, {"filter": "count < 3"}], "dead_letters": "refused"},
+    "two branches": {
+        "steps": [_FIRST, {"to": "branched"}, _SLOW | {"keep": True}, _COUNT | {"from": "input"}, _CLOSED],
+        "dead_letters": "refused",
+    },
     "three steps": {"steps": [_FIRST, _SLOW, _COUNT | {"emit": "final"}], "dead_letters": "refused"},
 }
 """By the name of the run."""

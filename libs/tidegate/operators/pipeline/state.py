@@ -17,9 +17,10 @@ from tidegate.contracts.flow import Flow
 from tidegate.contracts.operator import Operator, OperatorState, StepResult, Storage, TableReader
 from tidegate.contracts.records import Records
 from tidegate.operators.pipeline.passage.results import NO_SOURCE, changes_of, rows_of, tagged
+from tidegate.operators.pipeline.passage.shape import Shape
 from tidegate.operators.pipeline.passage.times import UNBEGUN, StepTime, Times, checksum, time_rows, times_in
 from tidegate.operators.pipeline.passage.way import Batch, Stopped, Way
-from tidegate.operators.pipeline.steps import Step, first_segment, operators_of
+from tidegate.operators.pipeline.steps import Step, operators_of
 from tidegate.operators.pipeline.storage import CHECKS, RECEIVED, Prefixed
 
 _NO_RECORDS = Records.from_rows([])
@@ -31,7 +32,7 @@ class PipelineState:
     def __init__(self, steps: tuple[Step, ...], storage: Storage) -> None:
         self._steps = steps
         self._operators = operators_of(steps)
-        self._first_segment = first_segment(steps)
+        self._shape = Shape(steps)
         self._schema = changes_of(self._operators.values())
         self._storage = storage
         self._grown: list[str] = []
@@ -100,7 +101,7 @@ class PipelineState:
     def _run(self, way: Way) -> StepResult:
         before, stopped = self.times(), None
         while True:
-            batch = Batch(self._first_segment, self._schema, way)
+            batch = Batch(self._shape, self._schema, way)
             found = self._pass_through(batch)
             self._check_in()
             if found is None:

@@ -19,7 +19,8 @@ class Step:
 
     `reads`: the names of the steps whose flow it takes; an operator takes one. `hold`: how far the time marks that an
     operator passes on stay behind its stream time; None: it passes none on. `passes_time`: False if the steps behind it
-    see its records alone, as in Kafka Streams (`time: records`).
+    see its records alone, as in Kafka Streams (`time: records`). `kept`: its results are emissions of the pipeline,
+    although other steps read them.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Step:
     reads: tuple[str, ...]
     hold: int | None = None
     passes_time: bool = True
+    kept: bool = False
 
     @property
     def operator(self) -> Operator | None:
@@ -64,12 +66,3 @@ def chained(*steps: Step) -> tuple[Step, ...]:
 def operators_of(steps: Sequence[Step]) -> Mapping[str, Operator]:
     """Return the operators of the steps that hold state, by name."""
     return {step.name: step.operator for step in steps if step.operator is not None}
-
-
-def first_segment(steps: Sequence[Step]) -> frozenset[str]:
-    """Return the names of the steps whose rows still are the records of the input: no operator stands before them."""
-    first = {INPUT}
-    for step in steps:
-        if all(name in first and name not in operators_of(steps) for name in step.reads):
-            first.add(step.name)
-    return frozenset(first)

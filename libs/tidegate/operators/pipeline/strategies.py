@@ -50,8 +50,48 @@ def _steps(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @st.composite
+def _branches(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A second chain, which begins at one of the steps or at the input; perhaps both meet again."""
+    at = draw(st.integers(-1, len(steps) - 1))
+    begin = "input" if at < 0 else steps[at]["name"]
+    windowed = any("window" in step for step in steps[: at + 1])
+    branch = draw(st.lists(_STATELESS | _holding(windowed=windowed), min_size=1, max_size=2))
+    if not any("kind" in step for step in [*steps[: at + 1], *branch]):
+        branch.append(draw(_holding(windowed=False)))
+    branch = [{"name": f"b{at}", **step} for at, step in enumerate(branch)]
+    branch[0] = branch[0] if at == len(steps) - 1 else {"from": begin, **branch[0]}
+    same_rows = windowed == any("window" in step for step in steps)
+    if not same_rows or at == len(steps) - 1 or not draw(st.booleans()):
+        return [*steps, *branch]
+    met = [steps[-1]["name"], branch[-1]["name"]]
+    return [*steps, *branch, {"name": "met", "from": met, **draw(_holding(windowed=windowed))}]
+
+
+@st.composite
+def _written(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps, some of whose results are kept, or written to topics in between."""
+    found: list[dict[str, Any]] = []
+    of_branch = any(step["name"] == "met" for step in steps)
+    for at, step in enumerate(steps):
+        holds = "kind" in step and not (of_branch and step["name"].startswith("b"))
+        keep = {"keep": True} if holds and _is_read(steps, at) and draw(st.integers(0, 3)) == 0 else {}
+        found.append({**step, **keep})
+        if holds and draw(st.integers(0, 3)) == 0:
+            found.append({"to": f"to_{step['name']}"})
+    return found
+
+
+def _is_read(steps: list[dict[str, Any]], at: int) -> bool:
+    name = steps[at]["name"]
+    return "from" not in steps[at + 1] if at + 1 < len(steps) else any(name in step.get("from", ()) for step in steps)
+
+
+@st.composite
 def pipeline_configs(draw: st.DrawFn) -> PipelineConfig:
-    """Configurations of pipelines."""
+    """Configurations of pipelines: chains, and some with branches and several outputs."""
     named = [{"name": f"s{at}", **step} if "kind" in step else step for at, step in enumerate(draw(_steps()))]
+    if draw(st.integers(0, 2)) == 0:
+        every = [{"name": f"s{at}", **step} for at, step in enumerate(named)]
+        named = draw(_written(draw(_branches(every))))
     time = draw(st.sampled_from(["pipeline", "pipeline", "records"]))
     return PipelineConfig.model_validate({"input": "in", "steps": named, "time": time, "windows": "ignore"})

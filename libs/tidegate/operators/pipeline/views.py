@@ -6,27 +6,34 @@ from typing import Any
 
 from tidegate.contracts.config import OperatorRules
 from tidegate.operators.pipeline.config import PipelineRules, Stateful
+from tidegate.operators.pipeline.rules.graph import Graph, Node
 from tidegate.operators.pipeline.rules.places import WINDOW, Place
 from tidegate.operators.registry import kind_of
 from tidegate.operators.views import create_view, register_emissions, register_refused
 
 
 def register(spark: Any, name: str, config: PipelineRules) -> list[str]:
-    """Create the views of each step that holds state, as `<name>_<step>_<view>`, and return their names.
+    """Create the views of each step, as `<name>_<step>_<view>`, and return their names.
 
-    They are those that an operator of the step's kind has, such as `<name>_<step>_buffer` of a suppression, over
-    `<name>_<step>_log`, the log's rows of that step. `<name>_steps` has where each step stands: partition, step,
-    stream_time (ms), received (how many rows arrived at it). The views `<name>_late` and `<name>_rejected` say which
-    step refused a row, and which record of the input caused it (`step`, `source`). `<name>_emissions` has the bounds of
-    the windows of keys, ms.
+    Of a step that holds state they are those that an operator of its kind has, such as `<name>_<step>_buffer` of a
+    suppression, over `<name>_<step>_log`, the log's rows of that step. `<name>_<step>_emissions` has the results of a
+    step with a name, if they are in the log: if they are kept, written to a topic, or read by no step. `<name>_steps`
+    has where each step stands: partition, step, stream_time (ms), received (how many rows arrived at it). The views
+    `<name>_emissions`, `<name>_late` and `<name>_rejected` say which step it was, and which record of the input caused
+    the row (`step`, `source`). `<name>_emissions` has the bounds of the windows of keys, ms.
     """
     register_refused(spark, name, config, "step", "source")
-    *before, last = config.places()
-    register_emissions(spark, name, _shown_at(last, config, config), *(WINDOW if last.windowed else ()))
+    places = config.places()
+    windowed = any(place.windowed for place in places)
+    columns = ("step", "source", *(WINDOW if windowed else ()))
+    register_emissions(spark, name, _shown_at(places[-1], config, config), *columns)
     views = [_register_steps(spark, name)]
-    for step, place in zip(config.steps, before, strict=True):
-        if isinstance(step, Stateful):
-            views += _register_step(spark, name, step.name, _shown_at(place, step.rules, config))
+    for node in Graph(config.steps).nodes():
+        named = [step for step in node.steps if step.name == node.name]
+        for step in named[:1]:
+            rules = step.rules if isinstance(step, Stateful) else config
+            shown = _shown_at(places[node.at], rules, config)
+            views += _register_step(spark, name, node, shown, holds_state=rules is not config)
     return views
 
 
@@ -46,9 +53,13 @@ def _register_steps(spark: Any, name: str) -> str:
     )
 
 
-def _register_step(spark: Any, name: str, step: str, rules: Any) -> list[str]:
-    """Create the views of one step. Rows that a step within the pipeline emits are not in the log."""
-    log = create_view(spark, f"{name}_{step}_log", f"SELECT * FROM {name}_log WHERE step = '{step}'")
-    views = kind_of(rules.kind).register_views(spark, f"{name}_{step}", rules)
-    spark.catalog.dropTempView(f"{name}_{step}_emissions")
-    return [log, *views]
+def _register_step(spark: Any, name: str, node: Node, rules: OperatorRules, *, holds_state: bool) -> list[str]:
+    """Create the views of one step. Results that other steps read are only in the log if they are kept."""
+    own = f"{name}_{node.name}"
+    views = [create_view(spark, f"{own}_log", f"SELECT * FROM {name}_log WHERE step = '{node.name}'")]
+    emissions = register_emissions(spark, own, rules, "source")
+    views += kind_of(rules.kind).register_views(spark, own, rules) if holds_state else []
+    if node.kept:
+        return [*views, emissions]
+    spark.catalog.dropTempView(emissions)
+    return views

@@ -220,10 +220,10 @@ class Partition:
     def finished(self) -> Trace:
         """Return the trace with the rows that are held now.
 
-        The cut into batches decides between which rows of other steps a step's late and rejected rows stand.
+        The cut into batches decides between which rows of other steps a step's rows stand.
         """
         self.trace.held = self.state.snapshot().to_pylist()
-        for rows in (self.trace.late, self.trace.rejected):
+        for rows in (self.trace.emissions, self.trace.late, self.trace.rejected):
             rows.sort(key=lambda row: row.get("step") or "")
         return self.trace
 

@@ -181,7 +181,7 @@ class Claimant:
             )
 
     def _commit_claim(self, ids: dict[str, str], outlets_now: Outlets) -> None:
-        former = topics.claimed(self._newest, self._config.input)
+        former = topics.claimed(self._newest, self._config)
         claim = after_claim(
             self._newest,
             attempt=uuid4().hex,
@@ -192,8 +192,9 @@ class Claimant:
         )
         known = remembered(self._newest, self._config)
         partitions = {p: replace(each, remembered_from=known.get(p)) for p, each in claim.partitions.items()}
-        claim = replace(claim, dead_letters=outlets_now.dead_letters, partitions=partitions)
-        if outlets_now.output not in (None, former.output):
+        sinks = topics.sinks_of(outlets_now, self._newest, claim.batch)
+        claim = replace(claim, dead_letters=outlets_now.dead_letters, partitions=partitions, sinks=sinks)
+        if not {each.topic for each in outlets_now.outputs} <= {each.topic for each in former.outputs}:
             # rule: publish-from-configured
             claim = replace(claim, published_from=claim.batch)
         if outlets_now.dead_letters not in (None, former.dead_letters):
@@ -213,8 +214,8 @@ class Claimant:
 
         It runs under a claim that still names the former topics, so that a crash in between cannot lose track of them.
         """
-        former, wanted = topics.claimed(self._newest, self._config.input), topics.configured(self._config)
-        if any(was not in (None, now) for was, now in zip(former, wanted, strict=True)):
+        former = topics.claimed(self._newest, self._config)
+        if topics.configured(self._config).lacks(former):
             self._commit_claim(self._newest.topics, former)
             self._published_to(former)
 
@@ -249,5 +250,4 @@ def route_of(application: str, name: str, config: OperatorConfig, wanted: Outlet
         outlets=wanted,
         limits={topic: kafka.max_message_bytes(topic) for topic in wanted.topics},
         times_in_values=config.timestamp is not None,
-        windows=config.adds_windows(),
     )

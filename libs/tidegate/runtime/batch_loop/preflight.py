@@ -81,11 +81,12 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
             remedy=f"move what is held to the partitions of its keys: tidegate rescale FILE {before.operator} "
             f"--partitions {partitions}",
         )
-    for role, topic in configured(config)._asdict().items():
+    for topic in configured(config).topics:
         # rule: enough-output-partitions
-        if topic is not None and now.partitions[topic] < partitions:
+        if now.partitions[topic] < partitions:
+            role = "dead-letters" if topic == config.dead_letters else "output"
             raise UserError(
-                f"the {role.replace('_', '-')} topic has fewer partitions than the input",
+                f"the {role} topic has fewer partitions than the input",
                 value=f"{topic}: {now.partitions[topic]}, {config.input}: {partitions}",
                 remedy=f"give {topic} at least {partitions} partitions",
             )

@@ -61,7 +61,7 @@ class _Reading:
         """Return what the operators that write this operator's input say of the topic, as far as they agree."""
         topic = raw.get("input") if isinstance(raw, Mapping) else None
         names = [name for name, other in self._raw.items() if isinstance(other, Mapping) and _writes(other, topic)]
-        writers = [config.writes() for config in map(self.operator, names) if config is not None]
+        writers = [config.declares(str(topic)) for config in map(self.operator, names) if config is not None]
         return (
             OutputDeclaration(*(_common_value(values) for values in zip(*writers, strict=True)))
             if writers
@@ -84,7 +84,9 @@ def _read(where: str, name: str, raw: Any, topic: OutputDeclaration) -> Operator
 
 
 def _writes(raw: Mapping[str, Any], topic: object) -> bool:
-    return topic is not None and raw.get("output") == topic
+    steps = raw.get("steps")
+    sinks = [step.get("to") for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+    return topic is not None and topic in [raw.get("output"), *sinks]
 
 
 def _common_value(values: tuple[Known | None, ...]) -> Known | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorConfig, Output
 from tidegate.contracts.errors import Problem
 
 Operators = Mapping[str, OperatorConfig]
@@ -48,23 +48,28 @@ def _way_back(name: str, operators: Operators) -> list[str] | None:
 
 
 def _readers(name: str, operators: Operators) -> list[str]:
-    written = {operators[name].output, operators[name].dead_letters}
+    written = {*_outputs(operators[name]), operators[name].dead_letters}
     return [other for other, config in operators.items() if config.input in written]
 
 
 def _collisions(operators: Operators) -> Iterator[Problem]:
     for (name, config), (other, others) in combinations(operators.items(), 2):
-        if config.output is not None and config.output == others.output and _form(config) != _form(others):
-            yield _collision(other, "output", others.output, f"{name} writes records of a different format there")
+        for topic in sorted(_outputs(config).keys() & _outputs(others).keys()):
+            if _form(config, topic) != _form(others, topic):
+                yield _collision(other, "output", topic, f"{name} writes records of a different format there")
         for writer, output, refuser, letters in ((name, config, other, others), (other, others, name, config)):
-            if output.output is not None and output.output == letters.dead_letters:
+            if letters.dead_letters in _outputs(output):
                 cause = f"{writer} writes its results there, and dead letters have another format"
                 yield _collision(refuser, "dead_letters", letters.dead_letters, cause)
 
 
-def _form(config: OperatorConfig) -> tuple[str, str | None]:
+def _outputs(config: OperatorConfig) -> dict[str, Output]:
+    return {output.topic: output for output in config.outputs()}
+
+
+def _form(config: OperatorConfig, topic: str) -> tuple[str, str | None]:
     """Return what a reader of an output has to know: the kind of operator, and how it adds windows to records."""
-    return config.kind, config.adds_windows()
+    return config.kind, _outputs(config)[topic].windows
 
 
 def _collision(name: str, option: str, topic: str | None, cause: str) -> Problem:

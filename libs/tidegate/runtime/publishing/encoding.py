@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.batch_metadata import Raised
-from tidegate.contracts.config import AddedWindows
+from tidegate.contracts.config import AddedWindows, Output
 from tidegate.contracts.errors import OutputTooLarge
 from tidegate.contracts.kill_points import reach
 from tidegate.kernels import window_keys
@@ -93,13 +93,27 @@ def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: 
 
 
 def _topic_outputs(to: Destination, rows: Rows) -> Iterator[TopicOutput]:
-    if to.route.outlets.output is not None:
-        for first, emissions in _pieces(rows.emissions):
-            yield TopicOutput(to.route.outlets.output, *outgoing(to, emissions, first))
+    for output in to.route.outlets.outputs:
+        begin, emissions = emissions_for(output, rows.emissions)
+        for first, piece in _pieces(emissions):
+            yield TopicOutput(output.topic, *outgoing(to, piece, output.windows, begin + first))
     if to.route.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
         letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.route.times_in_values)
         for first, piece in _pieces(letters):
             yield TopicOutput(to.route.outlets.dead_letters, *_dead_letters(to, piece, first))
+
+
+def emissions_for(output: Output, emissions: pa.Table) -> tuple[int, pa.Table]:
+    """Return the emissions that are written to the output, and the index of the first.
+
+    All emissions of a step follow each other.
+    """
+    if output.step is None:
+        return 0, emissions
+    # rule: sink-of-step
+    own = np.flatnonzero(pc.equal(emissions["step"], output.step).to_numpy())
+    begin = int(own[0]) if len(own) else 0
+    return begin, emissions.slice(begin, len(own))
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -134,10 +148,12 @@ def _send(client: KafkaClient, producer: Producer, to: Destination, output: Topi
         raise OutputTooLarge(error.problem, value=f"{place}: {error.value}", remedy=error.remedy) from error
 
 
-def outgoing(to: Destination, emissions: pa.Table, first_seq: int = 0) -> tuple[OutgoingColumns, Stamp]:
+def outgoing(
+    to: Destination, emissions: pa.Table, windows: AddedWindows | None, first_seq: int = 0
+) -> tuple[OutgoingColumns, Stamp]:
     """Return emissions (columns key, value, headers, timestamp, cause; by seq from `first_seq`) for the encoder.
 
-    Windows (columns window_start, window_end) become headers or part of the keys, as `to.route.windows` says.
+    Windows (columns window_start, window_end) become headers or part of the keys, as `windows` says.
     """
     causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
     stamp = Stamp(
@@ -146,9 +162,9 @@ def outgoing(to: Destination, emissions: pa.Table, first_seq: int = 0) -> tuple[
         first_seq=first_seq,
         cause_codes=causes.indices.to_numpy().astype(np.int8),
         causes=causes.dictionary.to_pylist(),
-        windows=_windows(emissions) if to.route.windows == "headers" else None,
+        windows=_windows(emissions) if windows == "headers" else None,
     )
-    return _columns(emissions, to.route.windows), stamp
+    return _columns(emissions, windows), stamp
 
 
 def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[OutgoingColumns, Stamp]:

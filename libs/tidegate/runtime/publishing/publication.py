@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets, earliest, newest_batch_header
 from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, end_all, init_producer
 from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
-from tidegate.runtime.publishing.topics import OutputRoute, published_kinds
+from tidegate.runtime.publishing.topics import OutputRoute, Published, published_rows
 from tidegate.runtime.threads import Parallel
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.protocol_decisions import (
@@ -259,15 +259,15 @@ class Publication:
         """
         # rule: publish-from-configured/outputs
         found = [
-            self._log.batches(kind, partition, after_batch=max(after_batch, since - 1))
-            for kind, since in published_kinds(self._outlets, newest).items()
+            self._log.batches(each.kind, partition, after_batch=max(after_batch, each.since - 1), step=each.step)
+            for each in published_rows(self._outlets, newest)
         ]
         return sorted({batch for batches in found for batch in batches})
 
     def _topic_ends(self, partition: int, batch: int, newest: BatchMeta) -> list[Tail]:
         """Look for the batch at the end of the partition in each output topic."""
-        kinds = [kind for kind in published_kinds(self._outlets, newest) if self._has(kind, partition, batch)]
-        written = {self._outlets.output if kind == "emission" else self._outlets.dead_letters for kind in kinds}
+        rows = published_rows(self._outlets, newest)
+        written = {each.topic for each in rows if self._has(each, partition, batch)}
         return [self._topic_end(topic, partition, newest, written=topic in written) for topic in self._outlets.topics]
 
     def _topic_end(self, topic: str, partition: int, newest: BatchMeta, *, written: bool) -> Tail:
@@ -285,8 +285,8 @@ class Publication:
         # rule: absent-mark-person-decides/compacted
         return Tail(found, written and begun and not self._client().is_compacted(topic))
 
-    def _has(self, kind: str, partition: int, batch: int) -> bool:
-        return bool(self._log.read(kind, partition, batch - 1, ["batch"], up_to=batch).num_rows)
+    def _has(self, rows: Published, partition: int, batch: int) -> bool:
+        return batch in self._log.batches(rows.kind, partition, after_batch=batch - 1, up_to=batch, step=rows.step)
 
     def _undecided(self, batches: Mapping[int, int]) -> Undecided:
         return Undecided(
@@ -305,16 +305,13 @@ class Publication:
             ) from contradiction
 
     def _publish_again(self, partition: int, batch: int, newest: BatchMeta) -> None:
-        kinds = published_kinds(self._outlets, newest)
-        rows = Rows(
-            *(
-                self._rows(kind, partition, batch, kinds.get(kind, batch + 1))
-                for kind in ("emission", "late", "rejected")
-            )
-        )
+        # rule: publish-from-configured/rows
+        wanted = [each for each in published_rows(self._outlets, newest) if each.since <= batch]
+        topics, kinds = {each.topic for each in wanted}, {each.kind for each in wanted}
+        rows = Rows(*(self._rows(kind, partition, batch, kind in kinds) for kind in ("emission", "late", "rejected")))
         # rule: output-repeatable/batch
         destination = Destination(
-            route=self.route,
+            route=replace(self.route, outlets=self._outlets.within(topics)),
             table_id=newest.table_id,
             partition=partition,
             batch=batch,
@@ -328,10 +325,10 @@ class Publication:
         self.producers[partition] = end(self._client(), opened, commit=True, deadline_s=self._deadline_s)
         reach("in_settling_after_end")
 
-    def _rows(self, kind: str, partition: int, batch: int, since: int) -> pa.Table:
-        """Return the batch's rows of the kind; no rows if the batch is older than batch `since`."""
-        # rule: output-repeatable/order, publish-from-configured/rows
-        return self._log.read(kind, partition, after_batch=max(batch, since) - 1, up_to=batch)
+    def _rows(self, kind: str, partition: int, batch: int, wanted: bool) -> pa.Table:
+        """Return the batch's rows of the kind; no rows unless they are wanted."""
+        # rule: output-repeatable/order
+        return self._log.read(kind, partition, after_batch=batch - 1, up_to=batch if wanted else batch - 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -199,7 +199,7 @@ def _unread_elsewhere(request: Request, kafka: KafkaClient, partition: int, star
 def _check_published(request: Request, newest: BatchMeta) -> None:
     """Raise UserError if output may not be published: without the former topic its marks cannot be written any more."""
     config, kafka = request.config, request.kafka()
-    wanted = topics.claimed(newest, config.input)
+    wanted = topics.claimed(newest, config)
     if not wanted.topics:
         return
     publication = Publication(

@@ -40,7 +40,7 @@ def settle(
     config, kafka = application.operators[name], environment.kafka(application.kafka)
     log = existing_log(application, name, environment)
     newest = log.newest()
-    wanted = topics.Outlets(None, None) if newest is None else topics.claimed(newest, config.input)
+    wanted = topics.Outlets((), None) if newest is None else topics.claimed(newest, config)
     if newest is None or not wanted.topics:
         raise NothingUndecided("nothing was published yet", value=name, remedy="run the operator")
     preflight.check_topics(newest, config, preflight.find_topics(kafka, config, newest.topics))

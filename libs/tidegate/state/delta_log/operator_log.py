@@ -255,10 +255,23 @@ class OperatorLog:
         handle._newest = self._newest
         return handle
 
-    def batches(self, kind: str, partition: int, *, after_batch: int = -1) -> list[int]:
-        """Return the batches above `after_batch` that have rows of the kind in the partition, ascending."""
-        found = pc.unique(self.read(kind, partition, after_batch, ["batch"]).column("batch"))
-        return sorted(found.to_pylist())
+    def batches(
+        self,
+        kind: str,
+        partition: int,
+        *,
+        after_batch: int = -1,
+        up_to: int = ANY_BATCH,
+        step: str | None = None,
+    ) -> list[int]:
+        """Return the batches above `after_batch` and not above `up_to` that have rows of the kind in the partition.
+
+        They are ascending. `step`: of a pipeline, only rows of that step count.
+        """
+        columns = ["batch"] if step is None else ["batch", "step"]
+        rows = self.read(kind, partition, after_batch, columns, up_to=up_to)
+        found = rows if step is None else rows.filter(pc.equal(rows["step"], step))
+        return sorted(pc.unique(found["batch"]).to_pylist())
 
     def commit(
         self,

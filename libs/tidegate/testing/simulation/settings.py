@@ -12,7 +12,7 @@ from tidegate.contracts.event_time import parse_duration_ms
 from tidegate.operators.registry import kinds, kinds_where, test_part
 from tidegate.testing.simulation.chance import RATES
 
-INPUT, OUTPUT, DEAD_LETTERS = "records", "suppressed", "refused"
+INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS = "records", "suppressed", "branched", "refused"
 APPLICATION, OPERATOR = "simulated", "latest"
 OPERATORS: dict[str, dict[str, Any]] = {
     name: {"kind": kind} | options

@@ -13,7 +13,16 @@ from tidegate.testing.simulation.clock import VirtualClock
 from tidegate.testing.simulation.judges.oracle import Oracle
 from tidegate.testing.simulation.kafka.broker import Broker
 from tidegate.testing.simulation.machine import Machine
-from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OPERATOR, OUTPUT, TABLE, TABLE_INPUT, Settings
+from tidegate.testing.simulation.settings import (
+    DEAD_LETTERS,
+    INPUT,
+    OPERATOR,
+    OUTPUT,
+    SECOND_OUTPUT,
+    TABLE,
+    TABLE_INPUT,
+    Settings,
+)
 from tidegate.testing.simulation.stage import Actor, Crash, Stage
 
 STEP_S = 0.003
@@ -38,7 +47,7 @@ class World:
         self.chance = Chance(settings.seed, settings.faults, settings.intensity)
         self.clock = VirtualClock()
         self.stage = Stage()
-        topics = dict.fromkeys((INPUT, OUTPUT, DEAD_LETTERS, TABLE_INPUT), settings.partitions)
+        topics = dict.fromkeys((INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE_INPUT), settings.partitions)
         self.broker = Broker(topics, settings.version, self.clock, self.chance)
         self.machines = [Machine(f"machine-{number}", folder / f"machine-{number}") for number in range(2)]
         self.broker.watchers = oracle.watchers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -171,6 +171,15 @@ def refused_rows(rows: pa.Table, step: str, source: Array, *, of_input: bool) ->
     """
     topic = pa.scalar(None if of_input else STEP_TOPIC + step, TOPIC.type)
     return sourced(tagged(rows, step), source).append_column(TOPIC, pa.repeat(topic, rows.num_rows))
+
+
+def taken_rows(rows: pa.Table, untaken: Set[int]) -> pa.Table:
+    """Return refused rows where those of records that another branch takes are no records of the input any more."""
+    known = pc.is_in(rows[SOURCE.name], pa.array(sorted(untaken), SOURCE.type))
+    taken = pc.and_(pc.is_null(rows[TOPIC.name]), pc.invert(known))
+    of_step = pc.binary_join_element_wise(STEP_TOPIC, rows[STEP.name], "")
+    topic = pc.if_else(taken, of_step, rows[TOPIC.name])
+    return rows.set_column(rows.schema.get_field_index(TOPIC.name), TOPIC, topic)
 
 
 def with_given_bytes(rows: pa.Table, records: Records) -> pa.Table:

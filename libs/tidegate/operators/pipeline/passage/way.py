@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -24,8 +25,10 @@ from tidegate.operators.pipeline.passage.results import (
     rejected_rows,
     sourced,
     tagged,
+    taken_rows,
     with_given_bytes,
 )
+from tidegate.operators.pipeline.passage.shape import Shape
 from tidegate.operators.pipeline.passage.times import Times, moved_times
 from tidegate.operators.pipeline.steps import INPUT, Step
 
@@ -51,7 +54,7 @@ class Stopped(NamedTuple):
 class Batch:
     """The flows and results of the steps that the batch has passed so far."""
 
-    first_segment: frozenset[str]
+    steps: Shape
     schema: pa.Schema
     way: Way
     flows: dict[str, Flow] = field(default_factory=dict)
@@ -60,7 +63,8 @@ class Batch:
     undone: list[pa.Table] = field(default_factory=list)
     measures: dict[str, int] = field(default_factory=dict)
     needs: list[int] = field(default_factory=list)
-    last: tuple[str, pa.Table | None] = ("", None)
+    emissions: dict[str, pa.Table] = field(default_factory=dict)
+    refused: dict[str, set[int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.flows[INPUT] = Flow.of_input(self.way.records)
@@ -82,13 +86,14 @@ class Batch:
             raise EngineError(f"step {step.name} lost or invented rows", value=arrived, remedy="fix its function")
         self._reject(step, read[0], sifted)
         self.measures[f"{step.name}.filtered"] = sifted.filtered
-        self.last = step.name, None
+        if step.name in self.steps.emitting:
+            self._emit(step, emissions_of(sifted.flow))
 
     def arriving(self, step: Step, received: int) -> Flow:
         """Return the flow that arrives at a step that holds state; behind the first operator rows get their number."""
         [read] = step.reads
         flow = self.flows[read]
-        return flow if step.name in self.first_segment else numbered(flow, received)
+        return flow if step.name in self.steps.first_segment else numbered(flow, received)
 
     def take(self, step: Step, state: OperatorState, flow: Flow) -> Stopped | None:
         """Let the step take the flow, then the advance or the flush; return where a bound stopped it."""
@@ -102,6 +107,8 @@ class Batch:
         hold = step.hold if step.passes_time else None
         parts = (flow_of(result, source, hold) for result, source in zip(results, sources, strict=False))
         self.flows[step.name] = joined(*parts)
+        if step.name in self.steps.emitting:
+            self._emit(step, pa.concat_tables([result.emissions for result in results]))
         return stopped
 
     def records_of(self, flow: Flow) -> int:
@@ -114,8 +121,10 @@ class Batch:
 
     def result(self, stream_time: int, before: Times, after: Times) -> StepResult:
         """Return what the whole batch did. `before`, `after`: where the steps stood before and after it."""
-        emissions = self._emissions()
-        late, rejected = (pa.concat_tables([REFUSED.empty_table(), *self._kept(name)]) for name in ("late", "rejected"))
+        emissions = pa.concat_tables(self.emissions.values(), promote_options="default")
+        # rule: refused-by-all-branches
+        untaken = self.steps.untaken(self.refused)
+        late, rejected = (taken_rows(self._refused_rows(name), untaken) for name in ("late", "rejected"))
         forth, back = (moved_times(*times, self.schema) for times in ((before, after), (after, before)))
         return StepResult(
             emissions=emissions,
@@ -123,39 +132,38 @@ class Batch:
             rejected=rejected,
             changes=pa.concat_tables([self.schema.empty_table(), *self._kept("changes"), forth]),
             undo=pa.concat_tables([self.undo(), back], promote_options="default"),
-            counts=self._counts(late, rejected, emissions.num_rows),
+            counts=self._counts(untaken, rejected, emissions.num_rows),
             stream_time=stream_time,
             measures=self.measures,
             needs=min(self.needs, default=None),
             ledger=self.ledger,
         )
 
-    def _emissions(self) -> pa.Table:
-        """Return what leaves the last step."""
-        step, emissions = self.last
-        flow = self.flows[step]
-        return sourced(
-            tagged(emissions_of(flow) if emissions is None else emissions, step), flow.source[flow.is_record]
-        )
+    def _emit(self, step: Step, emissions: pa.Table) -> None:
+        """Keep a step's results as emissions of the pipeline."""
+        flow = self.flows[step.name]
+        self.emissions[step.name] = sourced(tagged(emissions, step.name), flow.source[flow.is_record])
 
-    def _counts(self, late: pa.Table, rejected: pa.Table, emitted: int) -> Counts:
-        """Return what became of the input's records: applied if no step refused it that reads the input."""
-        taken = self.records_of(self.flows[INPUT])
-        refused = {*_of_input(rejected)}
-        missed = {*_of_input(late)} - refused
+    def _refused_rows(self, name: str) -> pa.Table:
+        return pa.concat_tables([REFUSED.empty_table(), *self._kept(name)])
+
+    def _counts(self, untaken: Set[int], rejected: pa.Table, emitted: int) -> Counts:
+        """Return what became of the input's records: applied if a step takes it that reads the input."""
+        arrived = self.records_of(self.flows[INPUT])
+        refused = len({*_of_input(rejected)})
         of_steps = self.ledger.values()
         return Counts(
-            records_in=taken,
-            applied=taken - len(refused) - len(missed),
-            late=len(missed),
-            rejected=len(refused),
+            records_in=arrived,
+            applied=arrived - len(untaken),
+            late=len(untaken) - refused,
+            rejected=refused,
             emitted=emitted,
             held=sum(counts.held for counts in of_steps),
             held_bytes=sum(counts.held_bytes for counts in of_steps),
         )
 
     def _step(self, step: Step, state: OperatorState, flow: Flow) -> StepResult:
-        if self.way.kind == "advance" and step.name in self.first_segment:
+        if self.way.kind == "advance" and step.name in self.steps.first_operators:
             return state.advance(self.way.stream_time)
         return state.step(flow.rows, self.way.clock_ms)
 
@@ -179,7 +187,6 @@ class Batch:
             for name, number in result.measures.items():
                 self._measure(f"{step.name}.{name}", number)
         self.needs += [] if last.needs is None else [last.needs]
-        self.last = step.name, pa.concat_tables([result.emissions for result in results])
 
     def _check(self, step: Step, flow: Flow, stopped: Stopped | None) -> None:
         """Raise EngineError unless the step counted each record that arrived, once."""
@@ -207,7 +214,9 @@ class Batch:
             self.measures[name] = before + number
 
     def _refused(self, rows: pa.Table, step: Step, source: Int64s) -> pa.Table:
-        of_input = step.name in self.first_segment
+        of_input = step.name in self.steps.first_segment
+        if of_input:
+            self.refused.setdefault(step.name, set()).update(source.tolist())
         given = with_given_bytes(rows, self.way.records) if of_input else rows
         return refused_rows(given, step.name, source, of_input=of_input)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from tidegate.contracts.config import KeyRules, OperatorConfig, OperatorRules, OutputDeclaration, TimeWindows, Windows
+from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.values import Values
 from tidegate.operators.registry import config_type
 
@@ -29,6 +31,7 @@ class Place:
 
     `windows`: how rows name the windows of their keys. `length`: that of the windows, ms; None: unknown, or of any
     length. `closes_after`: how long after its end a window still changes, ms; None: unknown.
+    `maker`: the rules of the step that has put the windows into the keys; None: the input's keys have them already.
     `is_input`: whether rows are records of the input, whose windows only the first operator reads.
     """
 
@@ -37,6 +40,7 @@ class Place:
     windows: Windows
     length: int | None = None
     closes_after: int | None = None
+    maker: OperatorRules | None = None
     is_input: bool = False
 
     @property
@@ -68,11 +72,31 @@ class Place:
             return replace(self, values=values, windows=windows, is_input=False)
         closes_after = config.writes().closes_after
         length = _length(config)
-        return replace(self, values=values, windows="headers", length=length, closes_after=closes_after, is_input=False)
+        found = replace(self, values=values, windows="headers", length=length, closes_after=closes_after)
+        return replace(found, maker=rules, is_input=False)
 
     def with_values(self, values: Values) -> Place:
         """Return the place where rows have other values."""
         return replace(self, values=values)
+
+
+def merged(places: Sequence[Place]) -> Place:
+    """Return the place behind a merge of these; raise InvalidValue if their rows are not of the same form."""
+    first, *others = places
+    for option, differs in _DIFFERENCES.items():
+        if any(getattr(other, option) != getattr(first, option) for other in others):
+            raise InvalidValue(f"the merged steps {differs}", "change one of them, so that their rows are alike")
+    return first
+
+
+_DIFFERENCES = {
+    "is_input": "have records of the input on one side, and results of a step that holds state on another",
+    "values": "have values with different fields",
+    "windows": "do not both have windows in their keys",
+    "length": "have windows of different lengths",
+    "closes_after": "have windows that close at different times",
+}
+"""How rows may differ, by the attribute of their places."""
 
 
 def as_config(rules: OperatorRules) -> OperatorConfig:

@@ -14,13 +14,16 @@ from tidegate.contracts.config import KeyRules, OperatorRules, OutputDeclaration
 from tidegate.contracts.errors import InvalidValue, UserError
 from tidegate.contracts.values import Values, kept_as, schema_of
 from tidegate.expressions.checking import Expression, check, check_condition, check_names
-from tidegate.operators.pipeline.rules.places import Place, as_config
+from tidegate.operators.pipeline.rules.graph import Graph
+from tidegate.operators.pipeline.rules.places import Place, as_config, merged
+from tidegate.operators.pipeline.rules.sinks import checked
 from tidegate.operators.pipeline.rules.steps import (
     OF_THE_PIPELINE,
     STATELESS,
     Filter,
     Require,
     Select,
+    Sink,
     Stateful,
     Stateless,
     StepRules,
@@ -29,23 +32,29 @@ from tidegate.operators.pipeline.rules.steps import (
 from tidegate.operators.pipeline.steps import INPUT
 from tidegate.operators.registry import kind_of, kinds, kinds_where
 
-_STEPS = "write a step with name and kind, or filter, require, with_columns or select"
+_STEPS = "write a step with name and kind, or filter, require, with_columns, select or to"
 PIPELINE = "pipeline"
+NO_TOPICS: Mapping[str, str] = {}
+_UNPROCESSED = "its rows are records of the input", "put a step that holds state before it"
 _TOPICS = {"input", "output", "dead_letters", "idle_after", "output_windows"}
 
 
 class Reading:
-    """The steps that have been read, the place behind them, and all problems.
+    """The steps that have been read, the places before them, and all problems.
 
-    `place` is None behind a step with a problem: what depends on it is not checked.
+    A place is None behind a step with a problem: what depends on it is not checked. `topics`: those that no step may
+    write, with the reasons.
     """
 
-    def __init__(self, place: Place, shared: Mapping[str, Any]) -> None:
+    def __init__(self, place: Place, shared: Mapping[str, Any], topics: Mapping[str, str] = NO_TOPICS) -> None:
         self.steps: list[StepRules] = []
         self.places: list[Place] = []
+        self._windows = place.windows
         self._place: Place | None = place
+        self._before: Place | None = place
+        self._behind: dict[str, Place | None] = {INPUT: place}
         self._shared = shared
-        self._names = set[str]()
+        self._topics = dict(topics)
         self._errors: list[InitErrorDetails] = []
 
     def read(self, raw: object) -> None:
@@ -59,6 +68,8 @@ class Reading:
             raise InvalidValue("no step holds state", "add a step with a name and a kind")
         if self._place is not None:
             self.places.append(self._place)
+        if not self._errors:
+            self._check_results()
         if self._errors:
             raise ValidationError.from_exception_data("steps", self._errors)
 
@@ -74,39 +85,73 @@ class Reading:
         else:
             return
         self._place = None
+        if isinstance(raw, Mapping) and isinstance(raw.get("name"), str):
+            self._behind.setdefault(raw["name"], None)
 
     def _read_step(self, raw: Mapping[str, Any]) -> None:
-        verbs = [verb for verb in STATELESS if verb in raw]
-        if "kind" in raw and not verbs:
-            self._append(*self._stateful(raw))
-        elif len(verbs) == 1 and "kind" not in raw:
-            self._append(*self._stateless(verbs[0], raw))
-        elif "to" in raw:
-            raise InvalidValue(
-                "a topic is not a step of its own here",
-                "write {to: TOPIC} or {to: TOPIC, key: kafka_windows} as the last step, and no output beside steps",
-            )
-        else:
+        self._before = self._read_from(raw["from"]) if "from" in raw else self._place
+        verbs = [verb for verb in (*STATELESS, "kind", "to") if verb in raw]
+        if len(verbs) != 1:
             raise InvalidValue("not a step", _STEPS)
-
-    def _append(self, step: StepRules, behind: Place | None) -> None:
+        [verb] = verbs
+        step, behind = self._to(raw) if verb == "to" else self._with_results(verb, raw)
         self.steps.append(step)
-        if self._place is not None:
-            self.places.append(self._place)
+        if self._before is not None:
+            self.places.append(self._before)
         self._place = behind
+
+    def _with_results(self, verb: str, raw: Mapping[str, Any]) -> tuple[Stateful | Stateless, Place | None]:
+        step, behind = self._stateful(raw) if verb == "kind" else self._stateless(verb, raw)
+        if step.name is not None:
+            self._behind[step.name] = behind
+        return step, behind
+
+    def _read_from(self, raw: object) -> Place | None:
+        """Return the place behind the steps of these names; raise InvalidValue if there are none before."""
+        names: Sequence[Any] = raw if isinstance(raw, list | tuple) else [raw]
+        for name in names:
+            if name not in self._behind:
+                known = ", ".join(self._behind)
+                raise InvalidValue(f"no step before this one is named {name}", f"write from: with one of {known}")
+        if len(set(names)) < max(2, len(names)) and names is raw:
+            raise InvalidValue("a merge needs several steps", "write from: [FIRST, SECOND]")
+        places = [self._behind[name] for name in names]
+        known_places = [place for place in places if place is not None]
+        return merged(known_places) if len(known_places) == len(places) else None
+
+    def _to(self, raw: Mapping[str, Any]) -> tuple[Sink, Place | None]:
+        """Return the step that writes to a topic, and the place behind it, which is that before it."""
+        step, place = Sink.model_validate(raw), self._before
+        if step.to in self._topics:
+            raise InvalidValue(f"the topic is {self._topics[step.to]}", "name another topic")
+        self._topics[step.to] = "written by another step"
+        if place is not None and place.is_input:
+            raise InvalidValue(*_UNPROCESSED)
+        if place is not None:
+            checked(step.output_windows, place.maker, self._windows)
+        return step, place
+
+    def _check_results(self) -> None:
+        """Note results that are records of the input, as they came: an operator has to stand before them."""
+        for at in Graph(self.steps).leaves():
+            step = self.steps[at]
+            if self.places[at].is_input and not isinstance(step, Stateful):
+                error = {"type": "value_error", "input": None, "ctx": {"error": InvalidValue(*_UNPROCESSED)}}
+                self._errors.append(_detail((at,), error))
 
     def _stateful(self, raw: Mapping[str, Any]) -> tuple[Stateful, Place | None]:
         kind = _kind(raw)
-        given = {name: value for name, value in raw.items() if name not in ("name", "kind", "emits")}
+        given = {name: value for name, value in raw.items() if name not in Stateful.OWN}
         if foreign := sorted(set(given) & (OF_THE_PIPELINE | _TOPICS)):
             raise InvalidValue(f"{foreign[0]} is an option of the whole pipeline", f"write {foreign[0]} beside steps")
         self._check_name(raw.get("name"))
-        place = self._place
+        place = self._before
         is_first = not any(isinstance(step, Stateful) for step in self.steps)
-        shared = self._shared if is_first else {}
+        shared = self._shared if (is_first if place is None else place.is_input) else {}
         rules = _rules(kind, given, self._inferred(kind, given), place).model_copy(update=shared)
         emits = None if raw.get("emits") is None else schema_of(raw["emits"])
-        step = Stateful.model_validate({"name": raw["name"], "rules": rules, "emits": emits})
+        own = {name: raw[name] for name in ("name", "from", "keep") if name in raw}
+        step = Stateful.model_validate({**own, "rules": rules, "emits": emits})
         _check_emits(rules, emits)
         if rules.reads() is not None and not is_first:
             raise InvalidValue(
@@ -120,7 +165,7 @@ class Reading:
 
         Behind a step with a problem they are unknown, and any will do.
         """
-        place = self._place
+        place = self._before
         if place is None:
             windows: Windows = "headers" if given.get("until") == "window_close" else None
             return kind_of(kind).config.inferred_options(given, OutputDeclaration(windows=windows, closes_after=0))
@@ -131,15 +176,16 @@ class Reading:
             raise InvalidValue("a step that holds state needs a name", "add name: NAME")
         if name == INPUT:
             raise InvalidValue(f"{name} is the name of what the first step reads", "give the step another name")
-        if name in self._names:
+        if name in self._behind:
             raise InvalidValue(f"another step is named {name}", "give each step a name of its own")
-        self._names.add(name)
 
     def _stateless(self, verb: str, raw: Mapping[str, Any]) -> tuple[Stateless, Place | None]:
         step = STATELESS[verb].model_validate(raw)
-        if self._place is None:
+        if step.name is not None:
+            self._check_name(step.name)
+        if self._before is None:
             return step, None
-        place = behind(step, self._place)
+        place = behind(step, self._before)
         if isinstance(step, WithColumns | Select):
             self._check_timestamp(place)
         return step, place

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, SerializeAsAny, model_serializer
 
-from tidegate.contracts.config import Config, KeyRules, Name, OperatorRules
+from tidegate.contracts.config import Config, KeyRules, Name, OperatorRules, OutputWindows, Topic
 from tidegate.contracts.values import Fields, as_written
 
 OF_THE_PIPELINE = frozenset({*OperatorRules.model_fields, *KeyRules.model_fields} - {"kind"})
@@ -15,8 +16,30 @@ OF_THE_PIPELINE = frozenset({*OperatorRules.model_fields, *KeyRules.model_fields
 Sql = Annotated[str, Field(examples=["count < 3"])]
 
 
-class Stateful(Config):
+class _Reader(Config):
+    """A step, which reads the one before it, or others that it names."""
+
+    reads: Annotated[Name | tuple[Name, ...] | None, Field(alias="from")] = None
+    """Name of the step that it reads, or a list of several, which are merged, or `input`; default: the step before."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Return the names of the steps that it reads; none if it reads the step before it."""
+        return (self.reads,) if isinstance(self.reads, str) else self.reads or ()
+
+
+class _Kept(_Reader):
+    """A step that has results."""
+
+    keep: bool = False
+    """Whether views show its results, although other steps read them."""
+
+
+class Stateful(_Kept):
     """A step that holds state: an operator of any kind that has results."""
+
+    OWN: ClassVar[frozenset[str]] = frozenset({"name", "kind", "emits", "from", "keep"})
+    """Entries of such a step that are no options of its operator."""
 
     name: Name
     """Name of the step: at most 63 characters of a-z, 0-9 and _; its state and its views have it."""
@@ -31,17 +54,26 @@ class Stateful(Config):
         written = self.rules.model_fields_set - OF_THE_PIPELINE
         options = self.rules.model_dump(mode="json", exclude_defaults=True, include=set(written))
         emits = {} if self.emits is None else {"emits": as_written(self.emits)}
-        return {"name": self.name, "kind": self.rules.kind, **options, **emits}
+        reads = {"from": list(self.sources) if isinstance(self.reads, tuple) else self.reads} if self.reads else {}
+        keep = {"keep": True} if self.keep else {}
+        return {"name": self.name, "kind": self.rules.kind, **reads, **options, **emits, **keep}
 
 
-class Filter(Config):
+class _Nameable(_Kept):
+    """A step without state."""
+
+    name: Name | None = None
+    """Name by which other steps read it with `from`."""
+
+
+class Filter(_Nameable):
     """A step that drops the rows for which the condition is not true. Their time still counts."""
 
     filter: Sql
     """The condition, in SQL."""
 
 
-class Require(Config):
+class Require(_Nameable):
     """A step that rejects the rows for which the condition is not true. They move no time."""
 
     require: Sql
@@ -50,12 +82,12 @@ class Require(Config):
     """Why such rows are rejected."""
 
 
-class _Named(Config):
-    """A step with one option: expressions by name."""
+class _Named(_Nameable):
+    """A step with expressions by name."""
 
     def __hash__(self) -> int:
         """Return a hash, which a frozen model with a mapping would lack: tasks keep operators by their rules."""
-        return hash(frozenset(pair for (_, named) in self for pair in named.items()))
+        return hash(frozenset((name, str(option)) for name, option in self))
 
 
 class WithColumns(_Named):
@@ -72,11 +104,30 @@ class Select(_Named):
     """Expressions in SQL, by the name of the field."""
 
 
+class Sink(_Reader):
+    """A step that writes what it reads to a topic. The step behind it reads the same."""
+
+    to: Topic
+    """The topic."""
+    key: Literal["kafka_windows"] | None = None
+    """How keys name their windows: `kafka_windows`, in Kafka's format; default: headers name them."""
+
+    @property
+    def output_windows(self) -> OutputWindows:
+        """Return how records name their windows, as the option of an operator has it."""
+        return "headers" if self.key is None else "kafka"
+
+
 Stateless: TypeAlias = Filter | Require | WithColumns | Select
-StepRules: TypeAlias = Stateful | Stateless
+StepRules: TypeAlias = Stateful | Stateless | Sink
 STATELESS: dict[str, type[Filter] | type[Require] | type[WithColumns] | type[Select]] = {
     "filter": Filter,
     "require": Require,
     "with_columns": WithColumns,
     "select": Select,
 }
+
+
+def steps_as_written(steps: Iterable[StepRules]) -> list[dict[str, Any]]:
+    """Return the steps as a file has them."""
+    return [step.model_dump(mode="json", by_alias=True, exclude_defaults=True) for step in steps]

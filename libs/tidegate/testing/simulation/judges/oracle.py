@@ -33,7 +33,7 @@ from tidegate.runtime.publishing.topics import configured
 from tidegate.state.protocol_decisions import parse_mark
 from tidegate.testing.simulation.kafka.broker import Watchers
 from tidegate.testing.simulation.kafka.partition_log import Batch
-from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT, OUTPUT
+from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT
 
 Facts = ParamSpec("Facts")
 
@@ -61,7 +61,7 @@ class Oracle:
     table: Oracle | None = None
 
     def __init__(self, config: OperatorConfig, partitions: int) -> None:
-        self._config, self.input = config, config.input
+        self._config, self.input, self._outputs = config, config.input, config.outputs()
         self.slot = operator_for(config).slot
         self._partitions = [self._new_partition() for _ in range(partitions)]
         self.inputs: list[dict[int, Row]] = [{} for _ in range(partitions)]
@@ -136,8 +136,9 @@ class Oracle:
         """Return what was emitted, and what a single batch over the whole input would emit."""
         calm = self._new_partition()
         result = calm.play([row for _, row in sorted(self.inputs[partition].items())])
-        came = [emission[2:] for emission in self.expected[OUTPUT, partition]]
-        return came, [emission[2:] for emission in _emissions(-1, result)]
+        came = [emission[2:] for output in self._outputs for emission in self.expected[output.topic, partition]]
+        due = [emission[2:] for output in self._outputs for emission in _emissions(-1, result, output.step)]
+        return came, due
 
     def _new_partition(self) -> Partition:
         return Partition(operator_for(self._config), 0)
@@ -166,7 +167,8 @@ class Oracle:
             if (result.counts, result.stream_time) != (change.counts, meta.partitions[partition].stream_time):
                 raise Violation(f"batch {meta.batch}, partition {partition}: {change.counts}, must be {result.counts}")
             self._note(partition, result)
-            self._expect(OUTPUT, partition, _emissions(meta.batch, result))
+            for output in self._outputs:
+                self._expect(output.topic, partition, _emissions(meta.batch, result, output.step))
             letters = _dead_letters(meta.batch, partition, result, self._reused_offsets[partition])
             self._expect(DEAD_LETTERS, partition, letters)
         for partition, (reached, end) in meta.skipped.items() if meta.action == "skip" else ():
@@ -229,10 +231,13 @@ class Oracle:
         self._marked[partition] = mark.batch
 
 
-def _emissions(batch: int, result: StepResult) -> list[Emission]:
+def _emissions(batch: int, result: StepResult, step: str | None) -> list[Emission]:
+    """Return the emissions of a batch, of a pipeline those of one step."""
     emissions = []
     for seq, row in enumerate(result.emissions.to_pylist()):
-        window = (row["window_start"], row["window_end"]) if "window_start" in row else None
+        if step is not None and row["step"] != step:
+            continue
+        window = (row["window_start"], row["window_end"]) if row.get("window_start") is not None else None
         record = row["key"], row["value"], row["timestamp"], row.get("headers") or b"", row["cause"]
         emissions.append(Emission(batch, seq, *record, window))
     return emissions

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tidegate.application.options import Fault, Unusable, as_yaml, faults_in, functions_in
 from tidegate.application.places import Place
-from tidegate.contracts.errors import Problem, UserError
+from tidegate.contracts.errors import Problem
 from tidegate.contracts.naming import NAME_FORM
 
 PIPELINE = "pipeline"
+INPUT = -1
+"""The place of the input among the steps."""
 OF_THE_STREAM = frozenset(
     {
         "input",
@@ -29,9 +30,8 @@ OF_THE_STREAM = frozenset(
 )
 """Options that say how a stream is read: of a pipeline, all steps share them."""
 
+_OF_ALL_STEPS = OF_THE_STREAM | {"output", "output_windows"}
 _STEP = re.compile(r"^steps\.\d+")
-
-lines = logging.getLogger("tidegate")
 
 
 class Call(NamedTuple):
@@ -50,9 +50,10 @@ class Definition:
     """A named operator, or a stream without an operator yet: options as in YAML. Equal if the options are equal.
 
     `types`: those of keys and values, which only pipelines have as options. `label`: the name of the operator's step if
-    it becomes one of a pipeline; `emits`: fields of its results, which only steps have as an option. `trusted`: modules
-    of functions that the program has named. `problems`: mistakes in the calls themselves. `unusable`: the
-    options that are left out because of them.
+    it becomes one of a pipeline; `emits`: fields of its results, which only steps have as an option. `links`: per step
+    the places of the steps that it reads, INPUT for the input; none if a file defines the pipeline, whose steps say it.
+    `ends`: the steps that the next step reads; None: the newest one. `trusted`: modules of functions that the program
+    has named. `problems`: mistakes in the calls themselves. `unusable`: the options that are left out because of them.
     """
 
     name: str
@@ -60,6 +61,8 @@ class Definition:
     types: Mapping[str, Any] = field(default_factory=dict, hash=False)
     label: str = field(default="", compare=False)
     emits: Any = field(default=None, compare=False)
+    links: tuple[tuple[int, ...], ...] = ()
+    ends: tuple[int, ...] | None = None
     trusted: frozenset[str] = frozenset()
     calls: tuple[Call, ...] = field(default=(), compare=False)
     problems: tuple[Problem, ...] = field(default=(), compare=False)
@@ -91,8 +94,11 @@ class Definition:
         found += [(name, fault) for name, value in given.items() for fault in faults_in(value)]
         call = Call(place, verb, frozenset({f"{at}{name}" for name in given} | ({at[:-1]} if at else set())))
         functions = [function for value in given.values() for function in functions_in(value)]
+        begins = step is not None and step == len(self.steps)
         return replace(
             self,
+            links=(*self.links, self.reads_next) if begins else self.links,
+            ends=None if begins else self.ends,
             options={**self.options, **as_yaml(given)} if step is None else self._with_step(step, as_yaml(given)),
             trusted=self.trusted | {function.module for function in functions},
             calls=(*self.calls, call),
@@ -112,6 +118,20 @@ class Definition:
         """Return the steps of a pipeline; of anything else none."""
         found: Sequence[Mapping[str, Any]] = self.options.get("steps", ()) if self.is_pipeline else ()
         return found
+
+    @property
+    def reads_next(self) -> tuple[int, ...]:
+        """Return the places of the steps that a further step would read."""
+        return (len(self.steps) - 1,) if self.ends is None else self.ends
+
+    def calls_of(self, step: int) -> list[tuple[Place, str]]:
+        """Return the places and the methods of the calls that have set options of a step."""
+        own = f"steps.{step}"
+        return [
+            (call.place, call.verb)
+            for call in self.calls
+            if any(name == own or name.startswith(f"{own}.") for name in call.options)
+        ]
 
     @property
     def is_pipeline(self) -> bool:
@@ -146,8 +166,8 @@ class Definition:
         return self.after(verb, place, options, faults, len(self.steps) - 1 if self.is_pipeline else None)
 
     def newest_option(self, name: str) -> Any:
-        """Return an option of the newest operator or stateless step; None if it does not have it."""
-        return (self.steps[-1] if self.steps else self.options).get(name)
+        """Return an option of the newest operator or stateless step; None if it has none, and behind a merge."""
+        return None if self.ends is not None else (self.steps[-1] if self.steps else self.options).get(name)
 
     def _alone(
         self, verb: str, place: Place, options: Mapping[str, Any], faults: Iterable[Fault], label: str
@@ -161,13 +181,14 @@ class Definition:
         """Return the definition as a pipeline; an operator becomes its first step."""
         if self.is_pipeline:
             return self
-        whole = {name: value for name, value in self.options.items() if name in OF_THE_STREAM}
-        own = {name: value for name, value in self.options.items() if name not in OF_THE_STREAM}
+        whole = {name: value for name, value in self.options.items() if name in _OF_ALL_STEPS}
+        own = {name: value for name, value in self.options.items() if name not in _OF_ALL_STEPS}
         emits = {} if self.emits is None else {"emits": as_yaml(self.emits)}
         steps = [{"name": self.label, **own, **emits}] if own else []
         return replace(
             self,
             options={"kind": PIPELINE, **whole, **self.types, "steps": steps},
+            links=((INPUT,),) if own else (),
             calls=tuple(call._replace(options=frozenset(map(_of_first_step, call.options))) for call in self.calls),
             unusable=frozenset(map(_of_first_step, self.unusable)),
         )
@@ -183,6 +204,8 @@ class Definition:
 
     def as_yaml(self) -> dict[str, Any]:
         """Return the operator as a YAML file has it: its kind first."""
+        if self.links:
+            return {**self.options, "steps": with_sources(self.steps, self.links)}
         return {"kind": self.options["kind"], **self.options} if "kind" in self.options else dict(self.options)
 
     def placed(self, problem: Problem) -> Problem | None:
@@ -238,7 +261,7 @@ def _label(verb: str, options: Mapping[str, Any]) -> str:
 
 
 def _of_first_step(option: str) -> str:
-    return option if option in OF_THE_STREAM or not option else f"steps.0.{option}"
+    return option if option in _OF_ALL_STEPS or not option else f"steps.0.{option}"
 
 
 def _paths(option: str) -> list[str]:
@@ -247,99 +270,22 @@ def _paths(option: str) -> list[str]:
     return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
 
 
-class _Entry(NamedTuple):
-    """A stream, and the operator that it has been given; None for a table's stream, and for no operator yet."""
+def with_sources(steps: Sequence[Mapping[str, Any]], links: Sequence[tuple[int, ...]]) -> list[dict[str, Any]]:
+    """Return the steps as a YAML file has them: where a step does not read the one before it, `from` says what.
 
-    stream: Definition | None
-    operator: Definition | None
-
-    @property
-    def newest(self) -> Definition:
-        """Return the operator, or the stream while it has none."""
-        newest = self.operator or self.stream
-        assert newest is not None
-        return newest
-
-    def is_of(self, run: object) -> bool:
-        """Return whether the run has defined the stream or the operator."""
-        return any(each is not None and each.run == run for each in self)
-
-
-class Definitions:
-    """The definitions of one application, by name, in the order of the program.
-
-    A definition with the same name and content updates only the places, for instance when a notebook's cell runs again.
-    One with different content replaces what earlier runs of cells have defined; beside another one of the same run it
-    is a problem. While the application runs it is refused.
+    A stateless step that is named there is called after its verb and its place.
     """
-
-    def __init__(self, operators: Iterable[Definition] = ()) -> None:
-        self.is_running: Callable[[], bool] = lambda: False
-        self._entries: dict[str, list[_Entry]] = {each.name: [_Entry(None, each)] for each in operators}
-
-    @property
-    def operators(self) -> dict[str, Definition]:
-        """Return the complete operators; of several with the same name the first."""
-        first = {name: entries[0].operator for name, entries in self._entries.items()}
-        return {name: operator for name, operator in first.items() if operator is not None}
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield the mistakes in the calls, streams without an operator, and names that are defined twice."""
-        for first, *others in self._entries.values():
-            yield from first.newest.problems
-            if first.operator is None:
-                yield first.newest.without_output()
-            yield from (other.newest.defined_twice(first.newest) for other in others)
-
-    def joined(self, table: Definition) -> Any:
-        """Return the option of a join that names its table."""
-        return table.name
-
-    def start(self, definition: Definition, name: str, options: Mapping[str, Any]) -> Any:
-        """Raise UserError: operators between topics are registered, and start together."""
-        remedy = "write .to(TOPIC) or .keep() here, then app.start() or app.run()"
-        raise UserError("the operators of an application start together", value=definition.calls[-1], remedy=remedy)
-
-    def begin(self, stream: Definition) -> None:
-        """Register a stream. If it replaces a different stream of that name, drop that stream's operator."""
-        same = next((each for each in self._named(stream) if each.stream == stream), None)
-        if same is None:
-            self._check_not_running(stream)
-        self._put(_Entry(stream, None if same is None else same.operator), same, stream)
-
-    def add(self, operator: Definition) -> None:
-        """Register a complete operator."""
-        entries = self._named(operator)
-        same = next((each for each in entries if each.operator == operator), None)
-        if same is None:
-            self._check_not_running(operator)
-            same = next((each for each in entries if _may_get(each, operator)), None)
-        self._put(_Entry(None if same is None else same.stream, operator), same, operator)
-
-    def _named(self, definition: Definition) -> list[_Entry]:
-        return self._entries.get(definition.name, [])
-
-    def _put(self, entry: _Entry, former: _Entry | None, new: Definition) -> None:
-        """Put the entry in place of the former one, or behind those of the same run; drop those of earlier runs."""
-        before = self._named(new)
-        kept = [entry if each is former else each for each in before if each is former or each.is_of(new.run)]
-        self._entries[new.name] = kept if former is not None else [*kept, entry]
-        self._note_replaced(before, entry)
-
-    def _note_replaced(self, before: list[_Entry], entry: _Entry) -> None:
-        """Log that the entry has replaced an operator."""
-        kept = [each.operator for each in self._entries[entry.newest.name]]
-        for operator in (each.operator for each in before):
-            if operator is not None and operator.calls and operator not in kept:
-                lines.warning("%s: %s replaces %s", operator.name, entry.newest.calls[-1], operator.calls[-1])
-
-    def _check_not_running(self, new: Definition) -> None:
-        if self.is_running():
-            remedy = "stop() it first, or run the cell that creates the application again, too"
-            raise UserError(f"{new.name} cannot change while the application runs", value=new.calls[-1], remedy=remedy)
+    defaults = [_default(steps, links, at) for at in range(len(steps))]
+    branched = {at for reads, default in zip(links, defaults, strict=True) if reads != default for at in reads}
+    names = {at: str(steps[at].get("name") or f"{next(iter(steps[at]))}_{at + 1}") for at in branched if at != INPUT}
+    found = []
+    for at, step in enumerate(steps):
+        sources = [names.get(read, "input") for read in links[at]]
+        reads = {} if links[at] == defaults[at] else {"from": sources[0] if len(sources) == 1 else sources}
+        found.append({**({"name": names[at]} if at in names else {}), **reads, **step})
+    return found
 
 
-def _may_get(entry: _Entry, operator: Definition) -> bool:
-    """Return whether the operator is that of the entry's stream, which has none yet or one of an earlier run."""
-    has_own = entry.operator is not None and entry.operator.run == operator.run
-    return operator.grows_from(entry.stream) and not has_own
+def _default(steps: Sequence[Mapping[str, Any]], links: Sequence[tuple[int, ...]], at: int) -> tuple[int, ...]:
+    """Return what a step reads that says nothing: the step before it, or what that one writes to a topic."""
+    return links[at - 1] if at > 0 and "to" in steps[at - 1] else (at - 1,)
