@@ -307,19 +307,3 @@ def test_a_record_is_refused_if_no_branch_takes_it() -> None:
         (4, "2", None),
         (4, "slow", None),
     ]
-
-
-def test_a_bound_that_earlier_records_reach_further_down_stops_before_these() -> None:
-    #   in       a0   b1   c20  d21  e22   the first step has 2 keys at most, which e exceeds; c releases a and b
-    steps = [
-        holding("slow", "suppression", INPUT, until={"time_limit": "4ms"}, buffer=STRICT | {"max_keys": 2}),
-        holding("bounded", "suppression", "slow", until={"time_limit": "99ms"}, buffer=STRICT | {"max_keys": 1}),
-    ]
-    state = Played(Pipeline(*steps)).state
-    rows = [(b"a", 0), (b"b", 1), (b"c", 20), (b"d", 21), (b"e", 22)]
-    result = state.step(Records.from_rows([Row(key, b"v", time, at) for at, (key, time) in enumerate(rows)]), 0)
-    assert (result.stopped_at, result.stopped_by) == (2, "bounded.buffer.max_keys")
-    assert state.times()["slow"] == (1, 2)
-
-
-STRICT = {"when_full": "shut_down"}

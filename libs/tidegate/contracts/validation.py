@@ -15,7 +15,7 @@ _TEXT = ("not text", "write text, in quotes")
 _WHOLE = ("not a whole number", "write a whole number, such as 100")
 _EMPTY = ("empty", "write at least one entry, or leave it out")
 _NUMBER = ("not a number", "write a number, such as 1.5")
-
+_BOOLEAN = ("neither true nor false", "write true or false")
 _WORDS = {
     "missing": ("required, but missing", "add it"),
     "extra_forbidden": ("unknown key", "remove it, or compare its spelling with `tidegate validate --schema`"),
@@ -32,6 +32,8 @@ _WORDS = {
     "float_parsing": _NUMBER,
     "finite_number": ("not a finite number", _NUMBER[1]),
     "string_pattern_mismatch": ("empty, or it has spaces", "write it without spaces, or leave it out"),
+    "bool_type": _BOOLEAN,
+    "bool_parsing": _BOOLEAN,
     "dict_type": _MAPPING,
     "model_type": _MAPPING,
     "tuple_type": _LIST,

@@ -200,7 +200,9 @@ class Definition:
 
     def grows_from(self, stream: Definition | None) -> bool:
         """Return whether this is an operator of the stream."""
-        return stream is not None and self.calls[: len(stream.calls)] == stream.calls
+        if stream is None or self.name != stream.name:
+            return False
+        return self.calls[: len(stream.calls)] == stream.calls
 
     def as_yaml(self) -> dict[str, Any]:
         """Return the operator as a YAML file has it: its kind first."""
