@@ -49,7 +49,7 @@ def _is_published(application: Application, name: str) -> bool:
     The offset is committed in the same transaction as the output.
     """
     operator = application.operators[name]
-    if operator.output is None:
+    if not operator.outputs():
         return True
     ends = latest(client(application.kafka), operator.input)
     committed = committed_offsets(

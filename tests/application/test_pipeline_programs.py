@@ -19,7 +19,8 @@ from tidegate.devkit.produce_consume import read_all, write_all
 
 PAGE = DOCS / "concepts" / "pipelines.md"
 TEXTS = [block.text for block in blocks(PAGE) if block.language == "python" and block.text.startswith("# app.py\n")]
-PROGRAMS = {name: next(text for text in TEXTS if f'name="{name}"' in text) for name in ("quiet_users", "storms")}
+PROGRAMS = {name: next(text for text in TEXTS if f'name="{name}"' in text) for name in ("quiet_users", "flights")}
+WITH_WEATHER = "flights-with-weather"
 MINUTE = 60_000
 PATIENCE = f"{PATIENCE_S}s"
 
@@ -59,18 +60,27 @@ def test_each_quiet_user_has_one_alert_when_the_hour_is_over(kafka: dict[str, st
 
 @pytest.mark.broker
 @pytest.mark.spark
-def test_each_stormy_hour_has_its_delays_once(kafka: dict[str, str], spark: Any, tmp_path: Path) -> None:
+def test_each_stormy_hour_has_its_delays_once_beside_the_joined_departures(
+    kafka: dict[str, str], spark: Any, tmp_path: Path
+) -> None:
     """The gust is above 40 from 9:00 on. The record of 12:00 releases those that wait, and closes 9:00 to 10:00."""
     gusts = [(b"JFK", b'{"gust": 30.5}', 0), (b"JFK", b'{"gust": 50.5}', 9 * HOUR), (b"JFK", None, 20 * HOUR)]
     delays = [(8.5, 60), (9.1, 20), (9.2, 30), (9.3, None), (9.4, 5), (12, 90)]
     flights = [(b"JFK", json.dumps({"delay": delay}).encode(), int(hour * HOUR)) for hour, delay in delays]
     write_all(kafka, "weather", [(0, *each) for each in gusts])
     write_all(kafka, "departures", [(0, *each) for each in flights])
-    with application("storms", tmp_path).start() as running:
+    with application("flights", tmp_path).start() as running:
         running.await_caught_up(PATIENCE)
-        [rejected] = running.sql("SELECT cause, event_time FROM storms_rejected")
-        assert rejected["cause"] == "no delay"
         wait_for(lambda: read_all(kafka, "storm-delays")[0], "the table has caught up, and the join goes on")
+        [rejected] = running.sql("SELECT cause, event_time FROM flights_rejected")
+        assert rejected["cause"] == "no delay"
+        [status] = (each for name, each in running.status().items() if name == "flights")
+        assert [each["lag"] for each in status["partitions"]] == [0]
+    joined = [(timestamp, json.loads(value or b"")) for _, value, timestamp in read_all(kafka, WITH_WEATHER)[0]]
+    assert joined == [
+        (int(hour * HOUR), {"stream": {"delay": delay}, "table": {"gust": 30.5 if hour < 9 else 50.5}})
+        for hour, delay in delays[:-1]
+    ]
     [(key, value, timestamp)] = read_all(kafka, "storm-delays")[0]
     assert (key, json.loads(value or b"")) == (b"JFK", {"n": 2, "worst": 30})
     assert 9 * HOUR <= timestamp < 10 * HOUR

@@ -288,6 +288,33 @@ TWO_BRANCHES = {
 }
 
 
+COMPLEMENTS = {
+    "input": "in",
+    "windows": "ignore",
+    "steps": [
+        {"filter": "key = 'a'::BLOB"},
+        {"name": "of_a", "kind": "deduplicate", "within": "5ms", "grace": "1ms"},
+        {"from": "input", "filter": "key = 'b'::BLOB"},
+        {"name": "of_b", "kind": "deduplicate", "within": "5ms", "grace": "1ms"},
+    ],
+}
+
+
+def test_a_record_that_one_branch_drops_and_the_other_refuses_is_refused() -> None:
+    #   in      a9     a2    b1    c0        both branches take what is up to 1 late
+    #   of_a    takes  late  -     -         the time of a record that a filter drops counts
+    #   of_b    -      -     late  -
+    played = Played(cast(Pipeline, operator_for(config_type("pipeline").model_validate(COMPLEMENTS))))
+    rows = [(b"a", 9), (b"a", 2), (b"b", 1), (b"c", 0)]
+    result = played.play([Row(key, b"v", time, at) for at, (key, time) in enumerate(rows)])
+    assert result is not None
+    assert (result.counts.records_in, result.counts.applied, result.counts.late) == (4, 2, 2)
+    assert [(row["source"], row["step"], row["topic"]) for row in played.seen["late"]] == [
+        (1, "of_a", None),
+        (2, "of_b", None),
+    ]
+
+
 def test_a_record_is_refused_if_no_branch_takes_it() -> None:
     #   in        a9     b8      a7     a2     b1        slow takes what is up to 5 late, first what is up to 1 late
     #   slow      takes  takes   takes  late   late

@@ -243,7 +243,7 @@ def _depth(name: str, configuration: Configuration) -> int:
     operators = configuration.operators
     config = operators[name]
     table = config.reads()
-    before = [other for other, each in operators.items() if each.output == config.input]
+    before = [other for other, each in operators.items() if any(out.topic == config.input for out in each.outputs())]
     before += [table.table] if table is not None else []
     return max((1 + _depth(other, configuration) for other in before), default=0)
 

@@ -26,6 +26,7 @@ from tidegate.runtime.repair.redrive import (
     Redriving,
     by_reason,
     chosen,
+    once_each,
     places_of,
     with_origin,
     without,
@@ -90,6 +91,16 @@ def test_a_chosen_record_meets_every_condition(
     choice = Choice(causes=tuple(causes), since=since, until=until, key=key)
     found = chosen(pa.Table.from_pylist(records, SCHEMA), choice)
     assert found.to_pylist() == [record for record in records if meant(record)]
+
+
+def test_a_record_that_several_branches_refused_is_sent_once() -> None:
+    #  batch 3: refused by two branches --- batch 4: another record of this offset, of a topic that was created again
+    rows = [(3, 0, 7, "a"), (3, 0, 8, "b"), (4, 0, 7, "c"), (3, 0, 7, "d"), (3, 1, 7, "e")]
+    table = pa.Table.from_pylist(
+        [{"batch": batch, "partition": part, "offset": at, "cause": cause} for batch, part, at, cause in rows]
+    )
+    assert once_each(table)["cause"].to_pylist() == ["a", "b", "c", "e"]
+    assert once_each(table.slice(0, 0)).num_rows == 0
 
 
 @given(RECORDS, PLACES)

@@ -76,10 +76,6 @@ class Chain:
     def filter(self, step: Any, before: Way, kept: Kept) -> None:
         """Let only some records go on; the others pass their time on."""
         dropped = [moved._replace(event=_without_record(moved.event, kept)) for moved in before.moved]
-        if before.in_input:
-            self.takers.update(
-                was.source for was, now in zip(before.moved, dropped, strict=True) if was.event != now.event
-            )
         moved = [each for each in dropped if self.passes_time or not _is_mark(each.event)]
         self.ways[step] = replace(before, moved=moved)
 
@@ -126,10 +122,12 @@ class Chain:
         return found
 
     def note_refused(self, offsets: Sequence[int]) -> int:
-        """Return how many of the input's records a branch has taken; rows of these are of their steps alone."""
+        """Return how many of the input's records are applied; rows of those that a branch took are of steps alone."""
+        refused = set[int]()
         for row in (*self.trace.late, *self.trace.rejected):
             row["topic"] = row["topic"] or (f"step:{row['step']}" if self.takers[row["source"]] else None)
-        return sum(bool(self.takers[offset]) for offset in offsets)
+            refused |= {row["source"]} if row["topic"] is None else set()
+        return len(offsets) - len(refused)
 
     def emissions(self, emitting: Mapping[Any, str]) -> list[dict[str, Any]]:
         """Return what these steps emit. `emitting`: their names."""

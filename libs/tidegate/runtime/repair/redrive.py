@@ -40,7 +40,7 @@ TIMEOUT_MS = 180_000
 """Transaction timeout: if a redrive is killed, readers of the topic wait this long until brokers abort it."""
 
 DeadLetterKind = Literal["late", "rejected"]
-_COLUMNS = ["partition", "offset", "key", "value", "headers", "timestamp", "cause", "topic"]
+_COLUMNS = ["batch", "partition", "offset", "key", "value", "headers", "timestamp", "cause", "topic"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +115,16 @@ def without(rows: pa.Table, places: Collection[Place]) -> pa.Table:
     return rows.filter(pa.array([place not in places for place in places_of(rows)], pa.bool_()))
 
 
+def once_each(rows: pa.Table) -> pa.Table:
+    """Return one row of each record: several branches of a pipeline may have refused the same record.
+
+    The batch tells records of the same partition and offset apart, of an input topic that was created again.
+    """
+    numbered = rows.append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    first = numbered.group_by(["batch", "partition", "offset"]).aggregate([("row", "min")])
+    return rows.take(first["row_min"].sort())
+
+
 def sent_back(rows: pa.Table, operator: str, *, times_in_values: bool) -> OutgoingColumns:
     """Return the rows of one partition for the encoder: the original records with a further header for their origin."""
     blocks = [
@@ -160,7 +170,7 @@ class Redriving:
         return Redrive(
             number=number,
             to=to or self._config.input,
-            rows=rows if again else without(rows, before),
+            rows=once_each(rows if again else without(rows, before)),
             reasons=by_reason(rows, before),
         )
 

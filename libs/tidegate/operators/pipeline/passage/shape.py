@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
+from tidegate.contracts.flow import Flow
 from tidegate.operators.pipeline.steps import INPUT, Step, operators_of
 
 
@@ -21,19 +24,36 @@ class Shape:
             name: [step.name for step in steps if name in step.reads] for name in (INPUT, *(s.name for s in steps))
         }
         self._operators = operators_of(steps).keys()
+        self._reads = {step.name: step.reads for step in steps}
         self.first_segment = _reached(step for step in steps if len(step.reads) == 1)
         self.first_operators = _reached(steps) & self._operators
         self.emitting = frozenset(step.name for step in steps if step.kept or not self._readers[step.name])
 
-    def untaken(self, refused: Mapping[str, set[int]], step: str = INPUT) -> set[int]:
-        """Return the records of the input that no branch behind a step takes, of those that it passes on.
+    def untaken(self, refused: Mapping[str, set[int]], flows: Mapping[str, Flow]) -> set[int]:
+        """Return the refused records of the input that no branch takes: each branch refuses or drops them.
 
-        `refused`: by step of the first segment the offsets of the records that it refused.
+        `refused`: by step of the first segment the offsets of the records that it refused. `flows`: what has left each
+        step.
         """
-        readers = [] if step in self._operators else self._readers[step]
+        every = set[int]().union(*refused.values())
+        if not every:
+            return every
+        ended = {name: self._ended_at(name, refused, flows) for name in self.first_segment - {INPUT}}
+        return every & self._ended_behind(INPUT, ended)
+
+    def _ended_at(self, name: str, refused: Mapping[str, set[int]], flows: Mapping[str, Flow]) -> set[int]:
+        """Return the records that a step of the first segment does not take, or does not pass on."""
+        if name in self._operators:
+            return refused.get(name, set())
+        [read] = self._reads[name]
+        before, behind = (flow.source[flow.is_record] for flow in (flows[read], flows[name]))
+        return set(np.setdiff1d(before, behind).tolist())
+
+    def _ended_behind(self, name: str, ended: Mapping[str, set[int]]) -> set[int]:
+        """Return the records that end in every branch behind a stateless step, or behind the input."""
+        readers = [] if name in self._operators else self._readers[name]
         by_reader = [
-            refused.get(name, set()) | self.untaken(refused, name) if name in self.first_segment else set()
-            for name in readers
+            ended[reader] | self._ended_behind(reader, ended) if reader in ended else set() for reader in readers
         ]
         return set[int].intersection(*by_reader) if by_reader else set()
 

@@ -123,7 +123,7 @@ class Batch:
         """Return what the whole batch did. `before`, `after`: where the steps stood before and after it."""
         emissions = pa.concat_tables(self.emissions.values(), promote_options="default")
         # rule: refused-by-all-branches
-        untaken = self.steps.untaken(self.refused)
+        untaken = self.steps.untaken(self.refused, self.flows)
         late, rejected = (taken_rows(self._refused_rows(name), untaken) for name in ("late", "rejected"))
         forth, back = (moved_times(*times, self.schema) for times in ((before, after), (after, before)))
         return StepResult(
