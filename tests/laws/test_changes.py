@@ -32,9 +32,9 @@ def case(request: pytest.FixtureRequest) -> Case:
 def changed(config: OperatorConfig, other: OperatorConfig) -> OperatorConfig:
     """The configuration with those of the other's live options that it can go on under; of a window that is its grace.
 
-    A joiner's answers say nothing of what is held.
+    A joiner's answers say nothing of what is held; of a pipeline's steps only where results go can change.
     """
-    for option in sorted(config.live - {"joiner"}):
+    for option in sorted(config.live - {"joiner", "steps"}):
         after = with_option(config, option, settings_of(other).get(option))
         if after is not None and not after.incompatibilities(config):
             config = after

@@ -93,8 +93,9 @@ def test_a_join_windows_and_a_suppression_are_one_pipeline() -> None:
         Row(b"JFK", json.dumps({"delay": delay, "other": 1}).encode(), int(hour * HOUR), at)
         for at, (hour, delay) in enumerate(delays)
     ]
-    found = passed(config("storms"), rows, weather((0, 30.5), (9, 50.5)))
-    [result] = found.emissions.to_pylist()
+    found = passed(config("flights"), rows, weather((0, 30.5), (9, 50.5)))
+    *joined, result = found.emissions.to_pylist()
+    assert [row["step"] for row in joined] == ["join_weather"] * 5
     assert json.loads(result["value"]) == {"n": 2, "worst": 30}
     assert (result["key"], result["window_start"]) == (b"JFK", 9 * HOUR)
-    assert [(row["step"], row["cause"], row["source"]) for row in found.rejected.to_pylist()] == [("2", "no delay", 5)]
+    assert [(row["step"], row["cause"], row["source"]) for row in found.rejected.to_pylist()] == [("3", "no delay", 5)]

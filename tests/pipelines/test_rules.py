@@ -10,6 +10,7 @@ import yaml
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.operators.pipeline.config import PipelineConfig
+from tidegate.runtime.configuration.changes import changes
 
 pytestmark = pytest.mark.fast
 
@@ -51,6 +52,34 @@ def test_a_suppression_takes_the_grace_and_the_length_from_the_windows_before_it
     config = read(PipelineConfig, QUIET_USERS)
     assert config.operators["final"].model_dump()["grace"] == 600_000
     assert config.holds() == {"per_hour": 0, "final": 4_200_000}
+
+
+def refused(before: PipelineConfig, after: PipelineConfig) -> list[str | None]:
+    """Why the changes of a configuration are refused, of those that are."""
+    return [change.refused for change in changes(before, after) if change.refused]
+
+
+FEW = {"name": "few", "from": "final", "filter": "count < 3"}
+
+
+def test_topics_and_kept_results_may_change_while_steps_hold_records() -> None:
+    before = pipeline(COUNTS, FINAL, FEW, {"to": "few"})
+    assert refused(before, pipeline(COUNTS, {"to": "updates"}, FINAL, FEW | {"name": "others"}, {"to": "few"})) == []
+    assert refused(before, pipeline(COUNTS | {"keep": True}, FINAL, {"to": "all"}, FEW)) == []
+    other_steps = "the held state was made by other steps; only topics and `keep` can change"
+    for steps in (
+        (COUNTS, FINAL, {"to": "few"}),
+        (COUNTS | {"emit": "on_time"}, FINAL, FEW, {"to": "few"}),
+        (COUNTS, FINAL, FEW | {"filter": "count < 4"}, {"to": "few"}),
+        (COUNTS, FINAL, FEW | {"from": "per_hour"}, {"to": "few"}),
+    ):
+        assert refused(before, pipeline(*steps)) == [other_steps]
+
+
+def test_a_topic_never_has_keys_in_two_formats() -> None:
+    before = pipeline(COUNTS, {"to": "updates"}, FINAL, {"to": "final"})
+    after = pipeline(COUNTS, {"to": "updates", "key": "kafka_windows"}, FINAL, {"to": "final"})
+    assert refused(before, after) == ["topic updates would have keys in two formats"]
 
 
 def test_the_last_step_may_name_the_topic_of_the_results() -> None:

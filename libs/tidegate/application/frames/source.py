@@ -34,9 +34,13 @@ class FrameSource(Definitions):
         self._df, self._columns, self._knows_values = df, columns, knows_values
 
     def add(self, operator: Definition) -> NoReturn:
-        """Raise UserError: results of a DataFrame's operator stay in the lake."""
+        """Raise UserError: results of a DataFrame's operator stay in the lake, and a query has one output."""
+        call = operator.calls[-1]
+        if call.verb == ".keep":
+            remedy = "start each chain under a name of its own: .start(NAME, lake=...) keeps its results in the lake"
+            raise UserError("a query on a DataFrame has one output", value=call, remedy=remedy)
         remedy = "write .start(NAME, lake=...), and write its .emissions() to any sink of Spark"
-        raise UserError("an operator on a DataFrame writes to no topic", value=operator.calls[-1], remedy=remedy)
+        raise UserError("an operator on a DataFrame writes to no topic", value=call, remedy=remedy)
 
     def joined(self, table: Definition) -> Unusable:
         """Return the problem that one DataFrame's stream cannot be joined with a table."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
@@ -24,6 +24,7 @@ from tidegate.contracts.config import (
     flatten_topics,
 )
 from tidegate.contracts.errors import InvalidValue
+from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Values, as_written, schema_of
 from tidegate.operators.pipeline.rules import sinks
 from tidegate.operators.pipeline.rules.graph import Graph
@@ -117,6 +118,8 @@ Steps = Annotated[
 class PipelineRules(KeyRules):
     """The rules of a pipeline: steps that pass rows to each other, with one log, one commit and one state."""
 
+    live: ClassVar[frozenset[str]] = frozenset({"steps"})
+
     kind: Literal["pipeline"] = "pipeline"
     """Kind of operator."""
     key: KeyType = "bytes"
@@ -143,6 +146,12 @@ class PipelineRules(KeyRules):
         if raw.get("value") == "string" or isinstance(raw.get("value"), Mapping | pa.Schema):
             formats["value_format"] = "string" if raw.get("value") == "string" else "json"
         return {**formats, **raw}
+
+    def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+        """Return why state of other steps cannot continue. Topics and `keep` may change: they hold nothing."""
+        if not isinstance(before, PipelineRules) or Graph(self.steps).keeps_state_of(Graph(before.steps)):
+            return {}
+        return {"steps": "the held state was made by other steps; only topics and `keep` can change"}
 
     @property
     def operators(self) -> dict[str, OperatorRules]:
@@ -186,6 +195,13 @@ class PipelineConfig(PipelineRules, OperatorConfig):
             return output
         last = _places(info.data["steps"], _start(info.data))[-1]
         return sinks.checked(output, last.maker, info.data.get("windows"))
+
+    def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
+        """Return also whether a topic would have keys in two formats."""
+        found = super().incompatibilities(before, known)
+        was = {each.topic: each.windows for each in before.outputs()} if isinstance(before, PipelineConfig) else {}
+        mixed = [each.topic for each in self.outputs() if was.get(each.topic, each.windows) != each.windows]
+        return found | ({"steps": f"topic {mixed[0]} would have keys in two formats"} if mixed else {})
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the results; None: their keys have none, or headers name them already."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tidegate.operators.pipeline.rules.steps import Sink, Stateful, Stateless, StepRules
+from tidegate.operators.pipeline.rules.steps import Sink, Stateful, Stateless, StepRules, as_computed
 from tidegate.operators.pipeline.steps import INPUT
 
 _INPUT_AT = -1
@@ -68,6 +68,19 @@ class Graph:
             for at, step in enumerate(self._steps)
             if isinstance(step, Sink)
         ]
+
+    def keeps_state_of(self, before: Graph) -> bool:
+        """Return whether what the other graph's operators hold is what they would hold in this one.
+
+        Topics and `keep` do not matter, nor do the names of steps without state.
+        """
+        return self._computed() == before._computed()
+
+    def _computed(self) -> list[tuple[dict[str, Any], tuple[int, ...]]]:
+        """Return what each step computes, and the numbers of the steps that it reads, among those with results."""
+        made = [at for at, step in enumerate(self._steps) if not isinstance(step, Sink)]
+        number = {at: count for count, at in enumerate(made)} | {_INPUT_AT: _INPUT_AT}
+        return [(as_computed(self._steps[at]), tuple(number[read] for read in self._reads[at])) for at in made]
 
     def last(self) -> str:
         """Return the name of the node that a step behind the last one would read."""

@@ -128,6 +128,13 @@ STATELESS: dict[str, type[Filter] | type[Require] | type[WithColumns] | type[Sel
 }
 
 
+def as_computed(step: StepRules) -> dict[str, Any]:
+    """Return the step as a file has it, without what says where its results go, and what it reads."""
+    free = {"from", "keep"} if isinstance(step, Stateful) else {"from", "keep", "name"}
+    [written] = steps_as_written([step])
+    return {option: value for option, value in written.items() if option not in free}
+
+
 def steps_as_written(steps: Iterable[StepRules]) -> list[dict[str, Any]]:
     """Return the steps as a file has them."""
     return [step.model_dump(mode="json", by_alias=True, exclude_defaults=True) for step in steps]
