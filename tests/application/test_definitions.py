@@ -218,6 +218,14 @@ def test_no_text_of_an_application_shows_a_secret() -> None:
     assert not [text for text in shown if SECRET in text or quote(SECRET) in text]
 
 
+def test_a_notebook_shows_every_topic_of_a_pipeline() -> None:
+    app = application()
+    newest = app.stream("departures", name="updates").suppress(tg.time_limit("30s"), name="newest")
+    newest.to("all-updates")
+    newest.filter("key is not null").to("named-updates")
+    assert "all-updates, named-updates" in app._repr_html_()
+
+
 def test_relative_folders_start_at_the_folder_of_the_program() -> None:
     from pathlib import Path
 

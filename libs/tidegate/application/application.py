@@ -317,7 +317,11 @@ class Application:
 
     def _repr_html_(self) -> str:
         rows = [
-            {"operator": name, **{column: each.options.get(column, "") for column in ("kind", "input", "output")}}
+            {
+                "operator": name,
+                **{column: each.options.get(column, "") for column in ("kind", "input")},
+                "output": ", ".join(each.topics),
+            }
             for name, each in self._definitions.operators.items()
         ]
         return table_html(self.name, rows)

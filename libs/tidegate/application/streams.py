@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, overload
 
 from tidegate.application.aggregates import Aggregate
-from tidegate.application.definitions.chains import Definitions, merged
+from tidegate.application.definitions.chains import Definitions, merged, unread
 from tidegate.application.definitions.definition import Definition
 from tidegate.application.evictors import Evictor
 from tidegate.application.formats import Fields, KafkaWindows, known_fields
@@ -290,7 +290,7 @@ class Source(Value, Generic[Results]):
         """
         place, theirs = caller(), other.definition if isinstance(other, Source) else None
         stream = replace(self.definition, calls=self.definition.calls[:1])
-        if theirs is None or not theirs.grows_from(stream):
+        if theirs is None or other.definitions is not self.definitions or not theirs.grows_from(stream):
             given = theirs.name if theirs is not None else other
             fault = Fault(given, "it does not grow from the same stream", "merge branches of one stream")
             return replace(self, definition=self.definition.after(".merge", place, {}, [fault]))
@@ -506,12 +506,8 @@ class WindowedOutput(WindowedStream, Startable):
 
 
 def _register(results: Value, verb: str, options: dict[str, Any]) -> None:
-    unread = verb == "keep" and results.definition.ends is not None
-    faults = [Fault(".keep()", "no step reads the merged rows", _BEHIND_MERGE)] if unread else []
+    faults = unread(results.definition, verb) if verb == "keep" else []
     results.definitions.add(results.definition.after(f".{verb}", caller(), options, faults))
-
-
-_BEHIND_MERGE = "add a step behind .merge(), or write .to(TOPIC)"
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,11 @@ from click.testing import CliRunner
 from tests.lakes import lake_at
 from tests.living_driver import living_driver
 from tests.runtime.miniature import NAME, application, use_broker
-from tests.runtime.publishing.test_publication import emissions, marks_sent, payloads
+from tests.runtime.publishing.test_publication import emissions, marks_sent, of_steps, payloads, stamps
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.state.logs import commit_rows
 from tidegate.cli.main import main
+from tidegate.contracts.batch_metadata import Sink
 from tidegate.contracts.log_schema import log_schema
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application
@@ -71,6 +72,31 @@ def test_a_settlement_is_recorded_by_a_claim_and_the_marks_are_written(
     mark = f"tidegate/1 {claim.table_id} {claim.batch if published else 1}"
     assert set(marks_sent(kafka)) >= {(10, mark), (20, mark)}
     assert kafka.names[-1] == "EndTxn"
+
+
+def test_a_settlement_publishes_every_topic_of_a_pipeline(kafka: ScriptedKafka, tmp_path: Path) -> None:
+    steps = [
+        {"name": "first", "kind": "deduplicate", "within": "forever"},
+        {"to": "dead"},
+        {"name": "slow", "kind": "suppression", "until": {"time_limit": "1h"}},
+    ]
+    here = application(tmp_path, kind="pipeline", until=None, steps=steps)
+    columns = operator_for(here.operators[NAME]).columns
+    log = OperatorLog.open(lake_at(here.lake.folder / NAME), NAME, log_schema(columns), create=True)
+    commit_rows(
+        log,
+        1,
+        {("emission", 0): of_steps(("first", "a"), ("slow", "b"))},
+        operator=NAME,
+        input="in",
+        next_offset={0: 10, 1: 20},
+        output_batch={0: 1},
+        topics={"in": "id of in", "out": "id of out", "dead": "id of dead"},
+        sinks={"dead": Sink("first", 0, None), "out": Sink("slow", 0, None)},
+    )
+    claim = settle(here, NAME, published=False)
+    assert (claim.settled, claim.sinks.keys()) == ({0: (1, "unpublished")}, {"dead", "out"})
+    assert (stamps(kafka, "dead"), stamps(kafka, "out")) == ([(b"a", b"0")], [(b"b", b"1")])
 
 
 def test_partitions_that_are_not_named_stay_undecided(kafka: ScriptedKafka, here: Application) -> None:

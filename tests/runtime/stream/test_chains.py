@@ -85,6 +85,26 @@ def test_a_chain_is_one_pipeline_and_its_handle_reads_what_it_does(
     assert [table.name for table in spark.catalog.listTables() if "followed" in table.name] == []
 
 
+def test_branches_of_a_data_frame_meet_in_one_query(departures: Any, folders: dict[str, Any]) -> None:
+    first = tidegate.spark.stream(departures, **NAMED).deduplicate(within="forever", name="first")
+    long, short = first.filter("delay > 30").named("long"), first.filter("delay < 30").named("short")
+    with long.merge(short).suppress(tg.max_keys(0, when_full="emit"), name="every").start("met", **folders) as query:
+        query.await_caught_up(PATIENCE)
+        found = query.sql("SELECT key, value, step FROM met_emissions")
+        assert [(row["key"], json.loads(row["value"])["delay"], row["step"]) for row in found] == [
+            ("JFK", 20, "every"),
+            ("LGA", 50, "every"),
+        ]
+
+
+def test_only_branches_of_one_data_frame_meet_and_a_step_reads_them(departures: Any, folders: dict[str, Any]) -> None:
+    one, other = (tidegate.spark.stream(departures, **NAMED).deduplicate(within="forever") for _ in range(2))
+    with pytest.raises(ConfigurationError, match="it does not grow from the same stream"):
+        one.merge(other).suppress(tg.max_keys(0, when_full="emit")).start("two", **folders)
+    with pytest.raises(ConfigurationError, match="no step reads the merged rows"):
+        one.merge(one.filter("delay > 30")).start("unread", **folders)
+
+
 def test_every_kind_that_reads_one_input_runs_on_a_data_frame(departures: Any, folders: dict[str, Any]) -> None:
     stream = tidegate.spark.stream(departures, **NAMED, value="airport")
     weather = tidegate.spark.table(departures, **NAMED, value=F.struct("delay"), history="30d")
@@ -229,6 +249,9 @@ def test_what_belongs_to_topics_and_what_belongs_to_data_frames_name_each_other(
     with pytest.raises(UserError, match="writes to no topic") as refused:
         on_frame.to("once")
     assert ".start(" in refused.value.remedy and "test_chains.py" in str(refused.value.value)
+    with pytest.raises(UserError, match="has one output") as refused:
+        on_frame.keep()
+    assert ".start(" in refused.value.remedy
     on_topic = application().stream("departures", name="once").deduplicate(within="forever")
     with pytest.raises(UserError, match="start together") as refused:
         on_topic.start("once", lake="lake")

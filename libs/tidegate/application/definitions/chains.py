@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any, NamedTuple
 
 from tidegate.application.definitions.definition import INPUT, Call, Definition
+from tidegate.application.options import Fault
 from tidegate.contracts.errors import Problem, UserError
 
 lines = logging.getLogger("tidegate")
@@ -20,6 +21,12 @@ def merged(one: Definition, other: Definition) -> Definition:
     second = other.as_pipeline()
     both, places = _with_steps_of(first, second)
     return replace(both, ends=(*first.reads_next, *(places[at] for at in second.reads_next)))
+
+
+def unread(chain: Definition, verb: str) -> list[Fault]:
+    """Return what is wrong if a chain that stays in the lake ends with a merge; the verb is that of its last call."""
+    remedy = "add a step behind .merge(), or write .to(TOPIC)"
+    return [] if chain.ends is None else [Fault(f".{verb}()", "no step reads the merged rows", remedy)]
 
 
 def _whole(chains: tuple[Definition, ...]) -> Definition:

@@ -120,6 +120,12 @@ class Definition:
         return found
 
     @property
+    def topics(self) -> list[str]:
+        """Return the topics that it writes."""
+        topics = [*(step.get("to") for step in self.steps), self.options.get("output")]
+        return [str(topic) for topic in topics if topic is not None]
+
+    @property
     def reads_next(self) -> tuple[int, ...]:
         """Return the places of the steps that a further step would read."""
         return (len(self.steps) - 1,) if self.ends is None else self.ends

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tidegate.application.definitions.chains import Definitions
+from tidegate.application.definitions.chains import Definitions, unread
 from tidegate.application.definitions.definition import Definition
 from tidegate.application.options import Fault, Unusable, as_yaml, option_of
 from tidegate.application.places import Place, caller
@@ -58,6 +58,8 @@ class FrameSource(Definitions):
         from tidegate.runtime.stream.query import start_query
 
         place = caller()
+        if faults := unread(definition, "start"):
+            definition = definition.after(".start", place, {}, faults)
         given = {each: _taken(each, value) for each, value in {"name": name, **options}.items() if value is not None}
         config = self._configuration(definition, place, given)
         if (before := _running.pop(str(config.log), None)) is not None and before.is_running:
