@@ -15,6 +15,7 @@ import pytest
 
 import tidegate as tg
 from tests.application.programs import application
+from tidegate.application.running import depth
 from tidegate.contracts.errors import UserError
 
 pytestmark = pytest.mark.fast
@@ -224,6 +225,17 @@ def test_a_notebook_shows_every_topic_of_a_pipeline() -> None:
     newest.to("all-updates")
     newest.filter("key is not null").to("named-updates")
     assert "all-updates, named-updates" in app._repr_html_()
+
+
+def test_an_operator_that_reads_a_topic_of_an_inner_step_stands_behind_the_pipeline() -> None:
+    """So a handle waits for the pipeline first."""
+    app = application()
+    newest = app.stream("departures", name="updates").suppress(tg.time_limit("30s"), name="newest")
+    newest.to("all-updates")
+    newest.filter("key is not null").to("named-updates")
+    app.stream("all-updates", name="once").deduplicate(within="forever").keep()
+    configuration = app.configuration()
+    assert [depth(name, configuration) for name in ("updates", "once")] == [0, 1]
 
 
 def test_relative_folders_start_at_the_folder_of_the_program() -> None:

@@ -86,6 +86,8 @@ def test_two_topics_get_their_records_in_one_transaction_through_a_restart(world
     register_views(here.spark, here.application)
     rows = here.spark.sql("SELECT step, batch, seq FROM updates_log WHERE kind = 'emission'").collect()
     sent = {"first": told_of(broker, first), "final": told_of(broker, here.output)}
+    shown = here.spark.sql("SELECT DISTINCT step, typeof(value) FROM updates_emissions ORDER BY step").collect()
+    assert list(map(tuple, shown)) == [("final", "binary"), ("first", "binary")]
     assert sorted(map(tuple, rows)) == sorted((step, *row[3:]) for step, made in sent.items() for row in made)
 
 

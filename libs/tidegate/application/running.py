@@ -172,7 +172,7 @@ class Handle:
         deadline = time.monotonic() + duration_ms(timeout) / 1_000
         while len(self._drivers) < len(self.configuration.operators):
             self._pause(deadline, "Spark has not started")
-        for driver in sorted(self._drivers, key=lambda driver: _depth(driver.name, self.configuration)):
+        for driver in sorted(self._drivers, key=lambda driver: depth(driver.name, self.configuration)):
             self._check_running()
             targets = self._ends(self.configuration.operators[driver.name].input, deadline)
             while not driver.has_reached(targets):
@@ -238,14 +238,14 @@ def _chain(error: BaseException, before: BaseException) -> None:
         error = origin
 
 
-def _depth(name: str, configuration: Configuration) -> int:
+def depth(name: str, configuration: Configuration) -> int:
     """Return how many operators of the application stand between this one and the topics that others write."""
     operators = configuration.operators
     config = operators[name]
     table = config.reads()
     before = [other for other, each in operators.items() if any(out.topic == config.input for out in each.outputs())]
     before += [table.table] if table is not None else []
-    return max((1 + _depth(other, configuration) for other in before), default=0)
+    return max((1 + depth(other, configuration) for other in before), default=0)
 
 
 class Statuses(dict[str, dict[str, Any]]):

@@ -23,12 +23,12 @@ def register(spark: Any, name: str, config: PipelineRules) -> list[str]:
     the row (`step`, `source`). `<name>_emissions` has the bounds of the windows of keys, ms.
     """
     register_refused(spark, name, config, "step", "source")
-    places = config.places()
+    places, graph = config.places(), Graph(config.steps)
     windowed = any(place.windowed for place in places)
     columns = ("step", "source", *(WINDOW if windowed else ()))
-    register_emissions(spark, name, _shown_at(places[-1], config, config), *columns)
+    register_emissions(spark, name, _shown_at(_plainest(config, graph), config, config), *columns)
     views = [_register_steps(spark, name)]
-    for node in Graph(config.steps).nodes():
+    for node in graph.nodes():
         named = [step for step in node.steps if step.name == node.name]
         for step in named[:1]:
             rules = step.rules if isinstance(step, Stateful) else config
@@ -37,9 +37,20 @@ def register(spark: Any, name: str, config: PipelineRules) -> list[str]:
     return views
 
 
+def _plainest(config: PipelineRules, graph: Graph) -> Place:
+    """Return the place of results that are written or come last; one whose values are no JSON if there is one."""
+    places = config.places()
+    shown = [*(places[each.at] for each in graph.written()), places[-1]]
+    return min(shown, key=lambda place: place.values.form not in _PLAIN)
+
+
+_PLAIN = ("bytes", "string")
+"""Values that expressions do not read as fields, by their form."""
+
+
 def _shown_at(place: Place, rules: OperatorRules, config: PipelineRules) -> OperatorRules:
     """Return the rules with the formats in which views show keys and values at that place."""
-    value_format = config.value_format if place.values.form in ("bytes", "string") else "json"
+    value_format = config.value_format if place.values.form in _PLAIN else "json"
     return rules.model_copy(update={"key_format": config.key_format, "value_format": value_format})
 
 
