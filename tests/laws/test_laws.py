@@ -198,12 +198,10 @@ def test_law_8_every_record_is_counted_once_and_late_and_rejected_records_are_ro
         taken = rows if result.stopped_at is None else [row for row in rows if row.offset < result.stopped_at]
         assert result.counts.records_in == sum(not row.time_only for row in taken)
         assert result.counts.balanced
-        tables = (result.emissions, of_input(result.late), of_input(result.rejected))
-        assert [table.num_rows for table in tables] == [
-            result.counts.emitted,
-            result.counts.late,
-            result.counts.rejected,
-        ]
+        rejected = records_in(result.rejected)
+        late = [offset for offset in records_in(result.late) if offset not in rejected]
+        assert result.emissions.num_rows == result.counts.emitted
+        assert (len(late), len(rejected)) == (result.counts.late, result.counts.rejected)
         assert result.counts.held == held_rows(partition.state.snapshot()).num_rows
         if result.stopped_at is not None:
             break
@@ -223,9 +221,14 @@ def test_law_9_a_step_and_its_undo_change_nothing_that_follows(case: Case, data:
     assert partition.finished() == undisturbed(config, history, cuts)
 
 
-def of_input(refused: Any) -> Any:
-    """The rows that are records of the input; a step within a pipeline refuses rows of the step before it."""
-    return refused.filter(refused["topic"].is_null()) if "topic" in refused.column_names else refused
+def records_in(refused: Any) -> list[int]:
+    """The offsets of the refused records of the input.
+
+    A step within a pipeline refuses rows of the step before it; several branches may have refused the same record.
+    """
+    if "topic" not in refused.column_names:
+        return refused["offset"].to_pylist()  # type: ignore[no-any-return]
+    return list(dict.fromkeys(refused.filter(refused["topic"].is_null())["offset"].to_pylist()))
 
 
 def attempts(steps: list[Step]) -> st.SearchStrategy[list[Step]]:
