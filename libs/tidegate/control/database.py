@@ -49,28 +49,15 @@ class Database:
             event.listen(self._engine, "begin", _take_the_lock)
 
     @contextmanager
-    def begin(self) -> Iterator[Connection]:
+    def begin(self, *, alone: bool = False) -> Iterator[Connection]:
         """Run the block in a transaction: commit at its end, roll back after an exception.
 
-        Raises EngineError if the database fails.
-        """
-        with self._begin("pg_advisory_xact_lock_shared") as connection:
-            yield connection
-
-    @contextmanager
-    def begin_alone(self) -> Iterator[Connection]:
-        """Run the block in a transaction while no other is open, as a change of tables has to.
-
-        A change of tables locks them in another order than the writers of rows do. Beside each other, both would wait
-        for each other.
+        `alone`: no other transaction is open meanwhile, as a change of tables needs. It locks tables in another order
+        than the writers of rows do, and beside each other both would wait for each other.
 
         Raises EngineError if the database fails, or if others do not end in time.
         """
-        with self._begin("pg_advisory_xact_lock") as connection:
-            yield connection
-
-    @contextmanager
-    def _begin(self, lock: str) -> Iterator[Connection]:
+        lock = "pg_advisory_xact_lock" if alone else "pg_advisory_xact_lock_shared"
         try:
             with self._engine.begin() as connection:
                 if self.address.kind == "postgresql":  # SQLite has one transaction at a time anyway

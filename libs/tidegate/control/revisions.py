@@ -33,7 +33,7 @@ def current(database: Database) -> str | None:
 
 def upgrade(database: Database) -> None:
     """Migrate the database to the newest revision."""
-    with database.begin_alone() as connection:
+    with database.begin(alone=True) as connection:
         command.upgrade(_config(connection), "head")
 
 
@@ -42,7 +42,7 @@ def downgrade(database: Database, revision: str) -> None:
 
     Raises UserError if the revision is not older.
     """
-    with database.begin_alone() as connection:
+    with database.begin(alone=True) as connection:
         try:
             command.downgrade(_config(connection), revision)
         except CommandError as error:
