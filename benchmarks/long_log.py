@@ -115,7 +115,7 @@ def batch(newest: BatchMeta, partition: int) -> BatchMeta:
         counts=Counts(records_in=1_000, applied=1_000, emitted=900, held=123_456, held_bytes=12_345_678),
         measures=MEASURES,
         files=(),
-        producer=None,
+        transaction=None,
     )
     clock, attempt = newest.clock + EVERY_MS, uuid4().hex
     return after_batch(newest, [result], batch=newest.batch + 1, attempt=attempt, clock=clock)

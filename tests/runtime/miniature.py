@@ -18,6 +18,7 @@ from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.kafka import client as kafka_client
+from tidegate.runtime.publishing.encoding import Opened
 from tidegate.runtime.task.messages import (
     KafkaAttempt,
     PartitionPlan,
@@ -89,7 +90,6 @@ class Jobs:
     def make_durable(self, attempt: KafkaAttempt) -> None: ...
 
     def _result(self, plan: PartitionPlan) -> PartitionResult:
-        producer = plan.producer and replace(plan.producer, opened=plan.partition in self.opened)
         return PartitionResult(
             partition=plan.partition,
             action=plan.action,
@@ -98,9 +98,14 @@ class Jobs:
             counts=Counts(records_in=1, applied=1),
             measures={},
             files=(),
-            producer=producer,
+            transaction=self._transaction(plan),
             epoch=self.epoch,
         )
+
+    def _transaction(self, plan: PartitionPlan) -> Opened | None:
+        if plan.producer is None or plan.partition not in self.opened:
+            return None
+        return Opened(replace(plan.producer, opened=True), (plan.partition,))
 
 
 def driver_of(given: Application, jobs: Jobs, **wiring: Any) -> OperatorDriver:

@@ -119,18 +119,26 @@ class ScriptedKafka:
         self.epoch += not code and self.version == 2
         return Answer(error_code=code, producer_id=PRODUCER_ID, producer_epoch=self.epoch)
 
-    def _AddPartitionsToTxn(self, _request: Any, code: int) -> Any:
-        results = [Answer(partition_error_code=code)]
+    def _AddPartitionsToTxn(self, request: Any, code: int) -> Any:
+        topics = request.v3_and_below_topics
+        results = [Answer(partition_error_code=code) for topic in topics for _ in topic.partitions]
         return Answer(results_by_topic_v3_and_below=[Answer(results_by_partition=results)])
 
     def _AddOffsetsToTxn(self, _request: Any, code: int) -> Any:
         return Answer(error_code=code)
 
-    def _Produce(self, _request: Any, code: int) -> Any:
-        return Answer(responses=[Answer(partition_responses=[Answer(error_code=code)])])
+    def _Produce(self, request: Any, code: int) -> Any:
+        answers = [
+            Answer(
+                name=topic.name,
+                partition_responses=[Answer(index=p.index, error_code=code) for p in topic.partition_data],
+            )
+            for topic in request.topic_data
+        ]
+        return Answer(responses=answers)
 
-    def _TxnOffsetCommit(self, _request: Any, code: int) -> Any:
-        return Answer(topics=[Answer(partitions=[Answer(error_code=code)])])
+    def _TxnOffsetCommit(self, request: Any, code: int) -> Any:
+        return Answer(topics=[Answer(partitions=[Answer(error_code=code) for _ in request.topics[0].partitions])])
 
     def _OffsetFetch(self, request: Any, code: int) -> Any:
         found = [(p, *self.marks.get(p, (-1, ""))) for p in request.topics[0].partition_indexes]

@@ -71,7 +71,7 @@ def touching(before: BatchMeta, partition: int) -> BatchMeta:
         counts=Counts(records_in=1_000, applied=1_000, emitted=900, held=123_456, held_bytes=12_345_678),
         measures=MEASURES,
         files=(),
-        producer=None,
+        transaction=None,
     )
     clock, attempt = before.clock + 1_000, uuid4().hex
     return after_batch(before, [result], batch=before.batch + 1, attempt=attempt, clock=clock)

@@ -220,11 +220,18 @@ RULES = (
         removals=(dropped("result.opened"),),
     ),
     Rule(
+        slug="transaction-of-task",
+        name="the partitions of a task share a transaction",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/task/test_task", "the_partitions_of_a_task_share_a_transaction"),
+        removals=(value("[[one] for one in done]"),),
+    ),
+    Rule(
         slug="ends-together",
         name="all transactions of a batch are ended at once",
         chapter=Chapter.BATCH,
         tests=tests("runtime/publishing/test_publication", "all_transactions_of_a_batch_are_ended_at_once"),
-        removals=(value("[[partition] for partition in partitions] if partitions else []"),),
+        removals=(value("[[each] for each in opened]"),),
     ),
     Rule(
         slug="refusal-starts-over",

@@ -153,7 +153,7 @@ RULES = (
         ),
         removals=(
             deleted(),
-            dropped("after_half=", way="half"),
+            dropped("after_first=", way="half"),
         ),
     ),
     Rule(

@@ -101,6 +101,15 @@ RULES = (
         removals=(deleted(),),
     ),
     Rule(
+        slug="all-aborted-before-marks",
+        name="the transactions of all unclear partitions are aborted before a mark is read",
+        chapter=Chapter.UNCLEAR,
+        tests=tests(
+            "runtime/publishing/test_publication", "all_unclear_transactions_are_aborted_before_a_mark_is_read"
+        ),
+        removals=(deleted(),),
+    ),
+    Rule(
         slug="own-epoch",
         name="the driver's own id and epoch distinguish a timeout from a takeover",
         chapter=Chapter.UNCLEAR,

@@ -35,7 +35,7 @@ RULES = (
         chapter=Chapter.TRANSACTIONS,
         tests=tests(_HERE, "version_1_announces_partitions_and_offsets_and_version_2_neither"),
         removals=(
-            value("_add_partition(client, producer, topic, partition, deadline)", way="partitions"),
+            condition("not places", way="partitions"),
             condition("True", way="offsets"),
         ),
     ),

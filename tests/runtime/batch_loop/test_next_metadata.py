@@ -26,7 +26,7 @@ def result(partition, counts, next_offset=10, action="batch"):
         counts=counts,
         measures={},
         files=(),
-        producer=None,
+        transaction=None,
     )
 
 

@@ -194,7 +194,7 @@ def result(partition: int) -> PartitionResult:
         counts=Counts(),
         measures={},
         files=(),
-        producer=None,
+        transaction=None,
         recovery=RecoveryPlan(RecoveryMethod.GO_ON, "it was there"),
         seconds={"recover": 0.2},
     )

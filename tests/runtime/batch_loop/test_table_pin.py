@@ -116,7 +116,7 @@ def use(reader: PinnedTable, clock_ms: int = 0, waiting: int = 0) -> None:
         counts=Counts(),
         measures={"waiting_records_now": waiting},
         files=(),
-        producer=None,
+        transaction=None,
     )
     reader.note_used([replace(PLAN, table=reader.plan(PLAN))], [result], clock_ms)
 

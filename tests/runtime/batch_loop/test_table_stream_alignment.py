@@ -22,7 +22,14 @@ pytestmark = pytest.mark.fast
 
 AT_100 = described(READER, last={0: (3, "a")}, stream_time={0: 100}, totals={0: Counts(held=1)})
 RESULT = PartitionResult(
-    partition=0, action="batch", next_offset=0, stream_time=100, counts=Counts(), measures={}, files=(), producer=None
+    partition=0,
+    action="batch",
+    next_offset=0,
+    stream_time=100,
+    counts=Counts(),
+    measures={},
+    files=(),
+    transaction=None,
 )
 
 

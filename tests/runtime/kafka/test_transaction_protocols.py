@@ -16,7 +16,7 @@ from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.kafka.offsets import committed_offsets, newest_batch_header, stable
-from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, init_producer, send_emissions
+from tidegate.runtime.kafka.transactions import Producer, commit_offsets, encoded, end, init_producer, produce
 
 pytestmark = pytest.mark.fast
 
@@ -36,11 +36,12 @@ def started(kafka: ScriptedKafka) -> Producer:
 
 def emitted(kafka: ScriptedKafka, producer: Producer, count: int = 1) -> Producer:
     rows = [Row(b"k", b"v", 1, 0)] * count
-    return send_emissions(kafka, producer, "out", 0, columns(rows), stamp(count), max_batch_bytes=999, deadline_s=5)
+    batches = encoded(producer, "out", 0, [(columns(rows), stamp(count))], max_batch_bytes=999)
+    return produce(kafka, producer, [batches], deadline_s=5)
 
 
 def marked(kafka: ScriptedKafka, producer: Producer) -> Producer:
-    return commit_offset(kafka, producer, "group", "in", 0, 5, "mark", deadline_s=5)
+    return commit_offsets(kafka, producer, "group", "in", {0: (5, "mark")}, deadline_s=5)
 
 
 def whole(kafka: ScriptedKafka, producer: Producer, count: int = 1) -> Producer:
@@ -88,10 +89,10 @@ def test_in_version_2_a_transaction_begins_at_sequence_0_with_the_end_s_id_and_e
 
 def test_in_version_1_sequences_continue_modulo_2_to_the_31() -> None:
     kafka = ScriptedKafka(1)
-    first = whole(kafka, replace(started(kafka), sequences={"out": 2**31 - 4}), count=3)
-    assert first.sequences == {"out": 2**31 - 1}
+    first = whole(kafka, replace(started(kafka), sequences={("out", 0): 2**31 - 4}), count=3)
+    assert first.sequences == {("out", 0): 2**31 - 1}
     second = whole(kafka, first, count=3)
-    assert (second.sequences, second.producer_id, second.epoch) == ({"out": 2}, first.producer_id, first.epoch)
+    assert (second.sequences, second.producer_id, second.epoch) == ({("out", 0): 2}, first.producer_id, first.epoch)
 
 
 REQUESTS: dict[str, Work] = {

@@ -10,7 +10,7 @@ import pytest
 from tidegate.contracts.config import Output
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing import encoding
-from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
+from tidegate.runtime.publishing.encoding import Destination, PartitionOutput, Rows, open_output
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 
 pytestmark = pytest.mark.fast
@@ -35,14 +35,16 @@ def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> l
     """Return the pieces that are sent: the number of the first row, and the values."""
     found: list[tuple[int, list[bytes]]] = []
 
-    def send(client: Any, producer: Producer, topic: str, partition: int, columns: Any, stamp: Any, **_: Any) -> Any:
-        found.append((stamp.first_seq, columns.value.to_pylist()))
-        assert len(stamp.cause_codes) == len(columns.timestamp)
-        return object()
+    def note(producer: Producer, topic: str, partition: int, pieces: Any, **_: Any) -> Any:
+        for columns, stamp in pieces:
+            found.append((stamp.first_seq, columns.value.to_pylist()))
+            assert len(stamp.cause_codes) == len(columns.timestamp)
+            yield None
 
     monkeypatch.setattr(encoding, "PIECE_BYTES", piece_bytes)
-    monkeypatch.setattr(encoding, "send_emissions", send)
-    monkeypatch.setattr(encoding, "commit_offset", lambda client, producer, *_, **__: producer)
+    monkeypatch.setattr(encoding, "encoded", note)
+    monkeypatch.setattr(encoding, "produce", lambda client, producer, queues, **_: [list(queue) for queue in queues])
+    monkeypatch.setattr(encoding, "commit_offsets", lambda client, producer, *_, **__: producer)
     to = Destination(
         route=OutputRoute(
             operator="o",
@@ -59,7 +61,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> l
         deadline_s=1.0,
     )
     producer: Any = None
-    open_output(producer, producer, to, Rows(rows, NONE, NONE))
+    open_output(producer, [PartitionOutput(producer, to, Rows(rows, NONE, NONE))])
     return found
 
 

@@ -25,7 +25,7 @@ from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_batch import decode, decode_headers
 from tidegate.runtime.kafka.transactions import Producer, end
 from tidegate.runtime.publishing import publication
-from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
+from tidegate.runtime.publishing.encoding import Destination, Opened, PartitionOutput, Rows, open_output
 from tidegate.runtime.publishing.publication import Publication
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.runtime.threads import Parallel
@@ -132,7 +132,8 @@ def opened_with(
         raised=newest.partitions[0].raised,
         deadline_s=5.0,
     )
-    return open_output(kafka, started.producers[0], destination, rows)  # type: ignore[arg-type]
+    left = open_output(kafka, [PartitionOutput(started.producers[0], destination, rows)])  # type: ignore[arg-type]
+    return started.producers[0] if left is None else left.producer
 
 
 def own_ids(kafka: ScriptedKafka) -> list[tuple[int, int]]:
@@ -141,7 +142,7 @@ def own_ids(kafka: ScriptedKafka) -> list[tuple[int, int]]:
 
 
 def marks_sent(kafka: ScriptedKafka) -> list[tuple[int, str]]:
-    places = [request.topics[0].partitions[0] for request in kafka.named("TxnOffsetCommit")]
+    places = [place for request in kafka.named("TxnOffsetCommit") for place in request.topics[0].partitions]
     return [(place.committed_offset, place.committed_metadata) for place in places]
 
 
@@ -329,6 +330,36 @@ def test_output_published_again_is_equal_byte_for_byte(kafka: ScriptedKafka, log
     assert marks_sent(again) == marks_sent(kafka)
 
 
+def test_the_output_of_several_partitions_is_in_one_transaction_of_the_first(
+    kafka: ScriptedKafka, log: OperatorLog
+) -> None:
+    """One request has the records of all, and one has their offsets and marks; a partition without output has none."""
+    newest = committed(log, 1)
+    started = publishing(kafka, log)
+    started.start(range(3), replace(newest, partitions=dict.fromkeys(range(3), newest.partitions[0])))
+    kafka.asked.clear()
+
+    def output(partition: int, *texts: str) -> PartitionOutput:
+        destination = Destination(
+            route=started.route,
+            table_id=newest.table_id,
+            partition=partition,
+            batch=7,
+            next_offset=10 * partition,
+            deadline_s=5.0,
+        )
+        return PartitionOutput(started.producers[partition], destination, nothing_but(emissions=emissions(*texts)))
+
+    opened = open_output(kafka, [output(0), output(1, "a", "b"), output(2, "c")])  # type: ignore[arg-type]
+    assert opened is not None and opened.partitions == (1, 2)
+    assert opened.producer.transactional_id == "app-tally-1"
+    assert opened.producer.sequences == {("out", 1): 2, ("out", 2): 1}
+    [produced], [marked] = kafka.named("Produce"), kafka.named("TxnOffsetCommit")
+    assert [each.index for each in produced.topic_data[0].partition_data] == [1, 2]
+    rows = [(each.partition_index, each.committed_offset) for each in marked.topics[0].partitions]
+    assert rows == [(1, 10), (2, 20)]
+
+
 # --- dead letters
 
 
@@ -350,7 +381,7 @@ def test_emissions_and_dead_letters_share_one_transaction_and_one_mark(kafka: Sc
     assert kafka.names == ["Produce", "Produce", "TxnOffsetCommit"]
     assert topics_of(kafka) == ["out", "dead"]
     assert {request.transactional_id for request in kafka.named("Produce")} == {producer.transactional_id}
-    assert producer.sequences == {"out": 1, "dead": 1}
+    assert producer.sequences == {("out", 0): 1, ("dead", 0): 1}
 
 
 def test_each_topic_of_a_transaction_has_its_own_sequences(log: OperatorLog) -> None:
@@ -506,12 +537,12 @@ def test_all_transactions_of_a_batch_are_ended_at_once(kafka: ScriptedKafka, log
 
     started = publishing(kafka, log, in_parallel=noting)
     started.start(range(2), newest)
-    started.end({p: replace(producer, opened=True) for p, producer in started.producers.items()}, newest)
+    started.end([Opened(replace(each, opened=True), (p,)) for p, each in started.producers.items()], newest)
     assert shares_at_once == [2]
     assert kafka.sent_together[-2:] == [["EndTxn"], ["EndTxn"]]
     producer = replace(started.producers[0], opened=True)
     wide = replace(newest, partitions=dict.fromkeys(range(5), newest.partitions[0]))
-    started.end(dict.fromkeys(range(5), producer), wide)
+    started.end([Opened(producer, (p,)) for p in range(5)], wide)
     assert shares_at_once == [2, 3]
     assert kafka.sent_together[-3:] == [["EndTxn", "EndTxn"], ["EndTxn", "EndTxn"], ["EndTxn"]]
     assert started.unclear == set()
@@ -530,7 +561,7 @@ def test_after_an_end_without_an_answer_the_next_request_is_init_producer_id(log
     kafka.marks[0] = (20, f"tidegate/1 {log.table_id} 2")
     kafka.silent.add("EndTxn")
     kafka.asked.clear()
-    started.end({0: producer}, newest)
+    started.end([Opened(producer, (0,))], newest)
     assert kafka.names == ["EndTxn", "InitProducerId", "OffsetFetch"]
     assert own_ids(kafka) == [(PRODUCER_ID, producer.epoch)]
     assert started.unclear == set()
@@ -545,7 +576,7 @@ def test_after_a_forgotten_producer_id_the_next_request_is_init_producer_id(
     kafka.marks[0] = (20, f"tidegate/1 {log.table_id} 2")
     kafka.codes["EndTxn"] = [INVALID_PRODUCER_ID_MAPPING]
     kafka.asked.clear()
-    started.end({0: producer}, newest)
+    started.end([Opened(producer, (0,))], newest)
     assert kafka.names == ["EndTxn", "InitProducerId", "OffsetFetch"]
 
 
@@ -557,7 +588,7 @@ def test_an_end_that_was_not_carried_out_is_published_again(kafka: ScriptedKafka
     kafka.marks[0] = (10, f"tidegate/1 {log.table_id} 1")
     kafka.codes["EndTxn"] = [INVALID_PRODUCER_EPOCH]
     kafka.asked.clear()
-    started.end({0: producer}, newest)
+    started.end([Opened(producer, (0,))], newest)
     assert kafka.names == ["EndTxn", "InitProducerId", "OffsetFetch", "Produce", "TxnOffsetCommit", "EndTxn"]
     assert marks_sent(kafka) == [(20, f"tidegate/1 {log.table_id} 2")]
 
@@ -569,7 +600,7 @@ def test_a_takeover_is_detected_by_the_driver_s_own_id_and_epoch(kafka: Scripted
     kafka.codes["EndTxn"] = [INVALID_PRODUCER_EPOCH]
     kafka.codes["InitProducerId"] = [PRODUCER_FENCED]
     with pytest.raises(Fenced):
-        started.end({0: producer}, newest)
+        started.end([Opened(producer, (0,))], newest)
     assert kafka.names[-2:] == ["EndTxn", "InitProducerId"]
     assert started.unclear == {0}
 
@@ -589,6 +620,26 @@ def test_an_abandoned_transaction_is_aborted_under_the_own_id_before_anything_el
     started.clear_up(newest)
     assert kafka.names == ["InitProducerId", "InitProducerId", "OffsetFetch"]
     assert own_ids(kafka) == [own] * 2
+
+
+def test_all_unclear_transactions_are_aborted_before_a_mark_is_read(kafka: ScriptedKafka, log: OperatorLog) -> None:
+    """The mark of a partition may be in a transaction that another partition's producer has opened."""
+    newest = committed(log, 1)
+    started = published(kafka, log, newest)
+    kafka.asked.clear()
+    started.mark_unclear([0, 1])
+    started.clear_up(newest)
+    assert kafka.names == ["InitProducerId", "InitProducerId", "OffsetFetch", "OffsetFetch"]
+    assert started.unclear == set()
+
+
+def test_the_partitions_of_an_unclear_transaction_are_all_unclear(kafka: ScriptedKafka, log: OperatorLog) -> None:
+    newest = committed(log, 1)
+    started = published(kafka, log, newest)
+    kafka.silent.update({"EndTxn", "InitProducerId"})
+    with pytest.raises(EngineError):
+        started.end([Opened(replace(started.producers[0], opened=True), (0, 1))], newest)
+    assert started.unclear == {0, 1}
 
 
 def test_no_offset_is_shown_through_a_transaction_whose_end_is_unclear(kafka: ScriptedKafka, log: OperatorLog) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,14 +24,14 @@ from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.config import Output, read
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.contracts.log_schema import FORMAT, log_schema
-from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.environment import REAL
 from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.kafka.request_retries import Deadline
-from tidegate.runtime.kafka.transactions import Producer, init_producer
+from tidegate.runtime.kafka.transactions import init_producer
+from tidegate.runtime.publishing.encoding import Opened
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.runtime.task import ports, run
 from tidegate.runtime.task.messages import (
@@ -40,7 +40,7 @@ from tidegate.runtime.task.messages import (
     PartitionPlan,
     PartitionResult,
 )
-from tidegate.runtime.task.ports import KafkaPort
+from tidegate.runtime.task.ports import KafkaPort, Worked
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.local.header import HeaderFile
 from tidegate.state.local.local_state import LocalState
@@ -62,14 +62,16 @@ class StandIn:
     on_read: Callable[[], object] = lambda: None
     on_open: Callable[[], object] = lambda: None
     reads: list[int] = field(default_factory=list)
+    opened: list[list[int]] = field(default_factory=list)
 
     def read(self, plan: PartitionPlan) -> Fetched:
         self.reads.append(plan.partition)
         self.on_read()
         return Fetched(records=Records.from_rows(list(self.rows)), next_offset=len(self.rows))
 
-    def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
+    def open(self, worked: Sequence[Worked]) -> Opened | None:
         self.on_open()
+        self.opened.append([one.plan.partition for one in worked])
         return None
 
 
@@ -272,7 +274,8 @@ def through_kafka(attempt: KafkaAttempt, kafka: ScriptedKafka, **changes: Any) -
 
 def test_emissions_are_written_to_the_partition_of_their_input(attempt: KafkaAttempt, kafka: ScriptedKafka) -> None:
     done = through_kafka(attempt, kafka)
-    assert done.producer is not None and done.producer.opened
+    assert done.transaction is not None and done.transaction.producer.opened
+    assert done.transaction.partitions == (PARTITION,)
     [output] = kafka.named("Produce")
     assert (output.topic_data[0].name, output.topic_data[0].partition_data[0].index) == ("out", PARTITION)
 
@@ -281,8 +284,15 @@ def test_without_emissions_nothing_is_opened(attempt: KafkaAttempt, kafka: Scrip
     held = read(SuppressionConfig, {"kind": "suppression", "input": "in", "until": {"time_limit": "1h"}})
     done = through_kafka(replace(attempt, config=held), kafka)
     assert done.counts.held == 1
-    assert done.producer is not None and not done.producer.opened
+    assert done.transaction is None
     assert kafka.names == ["InitProducerId"]
+
+
+def test_the_partitions_of_a_task_share_a_transaction(attempt: KafkaAttempt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "SHARING", 2)
+    port = StandIn()
+    run.run_plans(attempt, [plan(partition=partition) for partition in range(3)], port)
+    assert sorted(port.opened) == [[0, 1], [2]]
 
 
 def test_the_partitions_of_a_task_share_one_deadline(
@@ -290,11 +300,12 @@ def test_the_partitions_of_a_task_share_one_deadline(
 ) -> None:
     given: list[float] = []
     monkeypatch.setattr(ports, "fetch", lambda *_, deadline_s, **__: given.append(deadline_s))
-    monkeypatch.setattr(ports, "open_output", lambda _client, _producer, to, _rows: given.append(to.deadline_s))
+    monkeypatch.setattr(ports, "open_output", lambda _client, outputs: given.append(outputs[0].to.deadline_s))
     port = KafkaPort(attempt=attempt, deadline=Deadline(0.0, SYSTEM_CLOCK))
     port.read(plan())
     rows = SimpleNamespace(emissions=None, late=None, rejected=None)
-    port.open(plan(producer=init_producer(kafka, "id", timeout_ms=60_000)), rows, 1)  # type: ignore[arg-type]
+    given_plan = plan(producer=init_producer(kafka, "id", timeout_ms=60_000))  # type: ignore[arg-type]
+    port.open([Worked(given_plan, rows, 1)])  # type: ignore[arg-type]
     assert given == [0.0, 0.0]
 
 

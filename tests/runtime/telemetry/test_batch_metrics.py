@@ -106,7 +106,7 @@ def test_the_newest_metadata_contains_the_totals_of_all_batches(data):
                     name: data.draw(numbers) for name in ("suppressed", "memory_now", "x_max", "lateness_upto_4")
                 },
                 files=(),
-                producer=None,
+                transaction=None,
             )
             for partition in data.draw(st.sets(st.integers(0, 2), min_size=1))
         ]

@@ -1,6 +1,6 @@
 """The claimed operator: plan, run, commit and publish one micro-batch after the other, under one claim.
 
-One micro-batch = one Spark job + one Delta commit + one Kafka transaction per partition with output. The rules are
+One micro-batch = one Spark job + one Delta commit + one Kafka transaction per task with output. The rules are
 those of `docs/protocol.md`. The decisions are pure functions in `state.decisions`, `batch_loop.planning` and
 `batch_loop.next_metadata`; this module puts them in order.
 """
@@ -347,8 +347,8 @@ class ClaimedOperator:
 
     def _publish(self, results: Sequence[PartitionResult]) -> None:
         started = self._clock.monotonic()
-        opened = {r.partition: r.producer for r in results if r.producer is not None and r.producer.opened}
-        self.publication.end(opened, self.newest)
+        opened = {r.transaction.partitions[0]: r.transaction for r in results if r.transaction is not None}
+        self.publication.end(list(opened.values()), self.newest)
         self._seconds["publish"] = self._clock.monotonic() - started
 
     def _clean_up(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> None:

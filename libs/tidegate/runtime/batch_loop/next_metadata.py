@@ -228,7 +228,7 @@ def after_compaction(
 
 def _opened(result: PartitionResult) -> bool:
     """Return whether the partition has an open transaction with something to publish."""
-    return result.producer is not None and result.producer.opened
+    return result.transaction is not None
 
 
 def _came_back(recovery: RecoveryPlan) -> bool:

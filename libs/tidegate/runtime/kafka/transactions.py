@@ -8,9 +8,11 @@ without a response, the only valid next step for the transactional id is `init_p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeGuard
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 from kafka.errors import (
     DuplicateSequenceNumberError,
@@ -47,6 +49,8 @@ from tidegate.runtime.kafka.request_retries import (
 )
 
 INITIALISE_TIMEOUT_S = 60.0
+REQUEST_BYTES = 16 * 2**20
+"""How many bytes of record batches a request carries, unless its only one is larger; brokers refuse 100 MiB."""
 
 _ALL_REPLICAS = -1
 _SEQUENCES = 2**31
@@ -59,9 +63,9 @@ _ONLY_OF_VERSION_2 = {ProduceRequest: 12, TxnOffsetCommitRequest: 5, EndTxnReque
 
 @dataclass(frozen=True, kw_only=True)
 class Producer:
-    """The state of a transactional producer, which writes to one partition of each of its topics.
+    """The state of a transactional producer.
 
-    `opened`: a transaction is open. `sequences`: the next sequence number per topic; 0 for a topic that is not in it.
+    `opened`: a transaction is open. `sequences`: the next sequence number per topic and partition; 0 if not in it.
     """
 
     transactional_id: str
@@ -70,7 +74,15 @@ class Producer:
     version: Literal[1, 2]
     coordinator: int
     opened: bool
-    sequences: Mapping[str, int] = field(default_factory=dict)
+    sequences: Mapping[tuple[str, int], int] = field(default_factory=dict)
+
+
+class Outgoing(NamedTuple):
+    """A record batch, encoded for a producer, and the partition that it is for."""
+
+    topic: str
+    partition: int
+    batch: EncodedBatch
 
 
 def init_producer(
@@ -119,92 +131,120 @@ def _initialised(answer: Any) -> int:
     return int(answer.error_code)
 
 
-def send_emissions(
-    client: KafkaClient,
-    producer: Producer,
-    topic: str,
-    partition: int,
-    columns: OutgoingColumns,
-    stamp: Stamp | None,
-    *,
-    max_batch_bytes: int,
-    deadline_s: float,
-    after_half: Callable[[], None] | None = None,
-) -> Producer:
-    """Produce the records in order, within the producer's transaction; return the producer after that.
-
-    Opens no transaction if there are no records. Raises OutputTooLarge before anything is sent if a record is larger
-    than `max_batch_bytes`. `after_half` is called once, after half of the batches were sent.
-    """
-    batches = encode(
-        columns,
-        stamp,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        base_sequence=producer.sequences.get(topic, 0),
-        max_batch_bytes=max_batch_bytes,
-    )
-    deadline, half = Deadline(deadline_s, client.clock), (len(batches) + 1) // 2
-    if not batches:
-        return producer
-    # rule: v1-announces-first
-    producer = _join(client, producer, topic, partition, deadline)
-    producer = _produce(client, producer, topic, partition, batches[:half], deadline)
-    if after_half is not None:
-        after_half()
-    return _produce(client, producer, topic, partition, batches[half:], deadline)
-
-
 def produce(
     client: KafkaClient,
     producer: Producer,
-    topic: str,
-    partition: int,
-    batches: Sequence[EncodedBatch],
+    queues: Sequence[Iterator[Outgoing]],
+    *,
     deadline_s: float,
+    after_first: Callable[[], None] = lambda: None,
 ) -> Producer:
     """Produce the batches within the producer's transaction; return the producer after that.
 
-    The batches must be encoded for this producer, starting at its next sequence number.
+    Each queue has the batches of other partitions, in order. Requests carry a batch of each queue. Nothing is sent
+    before the first batch of every queue is encoded; without batches no transaction is opened. `after_first` is called
+    once, after the first request. A retry duplicates nothing: the broker knows a batch by its sequence number.
     """
-    deadline = Deadline(deadline_s, client.clock)
-    return _produce(client, _join(client, producer, topic, partition, deadline), topic, partition, batches, deadline)
+    deadline, joined, first = Deadline(deadline_s, client.clock), set[tuple[str, int]](), True
+    for batches in zip_longest(*queues):
+        for together in _requests([batch for batch in batches if batch is not None]):
+            new = [place for place in map(_place, together) if place not in joined]
+            producer = _produce(client, _join(client, producer, new, deadline), together, deadline)
+            joined.update(new)
+            if first:
+                after_first()
+            first = False
+    return producer
 
 
-def commit_offset(
+def encoded(
+    producer: Producer,
+    topic: str,
+    partition: int,
+    pieces: Iterable[tuple[OutgoingColumns, Stamp | None]],
+    *,
+    max_batch_bytes: int,
+) -> Iterator[Outgoing]:
+    """Yield the pieces as batches for that partition, in order, numbered from the producer's next sequence number on.
+
+    Raise OutputTooLarge if a record is larger than `max_batch_bytes`.
+    """
+    following = producer.sequences.get((topic, partition), 0)
+    for columns, stamp in pieces:
+        batches = encode(
+            columns,
+            stamp,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=following,
+            max_batch_bytes=max_batch_bytes,
+        )
+        for batch in batches:
+            yield Outgoing(topic, partition, batch)
+            following = _after(following, batch)
+
+
+def _requests(batches: Sequence[Outgoing]) -> Iterator[list[Outgoing]]:
+    """Yield the batches in groups of at most REQUEST_BYTES; at least one each."""
+    group, size = list[Outgoing](), 0
+    for outgoing in batches:
+        if group and size + len(outgoing.batch.data) > REQUEST_BYTES:
+            yield group
+            group, size = [], 0
+        group.append(outgoing)
+        size += len(outgoing.batch.data)
+    if group:
+        yield group
+
+
+def _place(outgoing: Outgoing) -> tuple[str, int]:
+    return outgoing.topic, outgoing.partition
+
+
+def _after(sequence: int, batch: EncodedBatch) -> int:
+    # rule: v1-sequence-wraps
+    return (sequence + batch.count) % _SEQUENCES
+
+
+def commit_offsets(
     client: KafkaClient,
     producer: Producer,
     group: str,
     topic: str,
-    partition: int,
-    offset: int,
-    metadata: str,
+    offsets: Mapping[int, tuple[int, str]],
     deadline_s: float,
 ) -> Producer:
-    """Add the commit of the group's offset, with its metadata, to the transaction; it takes effect with its commit."""
+    """Add the commit of the group's offsets, {partition: (offset, metadata)}, to the transaction.
+
+    It takes effect with the transaction's commit.
+    """
     deadline = Deadline(deadline_s, client.clock)
     # rule: v2-announces-nothing/offsets
     if producer.version == 1:
         # rule: v1-announces-first
         producer = _add_offsets(client, producer, group, deadline)
-    row = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition(
-        partition_index=partition, committed_offset=offset, committed_metadata=metadata
-    )
+    rows = [
+        TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+        )
+        for partition, (offset, metadata) in offsets.items()
+    ]
     request = TxnOffsetCommitRequest(
         transactional_id=producer.transactional_id,
         group_id=group,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=[row])],
+        topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=rows)],
         **_versions(TxnOffsetCommitRequest, producer),
     )
-    code, what = 0, f"commit the offset of group {group}"
+    code, what = 0, f"commit the offsets of group {group}"
     for _attempt in deadline.attempts():
         answer = client.send(request, client.coordinator(GROUP, group, deadline), timeout_s=deadline.remaining_s)
-        code = answer.topics[0].partitions[0].error_code
-        if not code:
+        codes = [row.error_code for row in answer.topics[0].partitions if row.error_code]
+        if not codes:
             return replace(producer, opened=True)
-        _require_retriable(code, what)
+        for code in codes:
+            _require_retriable(code, what)
         client.forget_coordinator(GROUP, group)
     raise timed_out(code, what)
 
@@ -270,84 +310,98 @@ def _ended(client: KafkaClient, producer: Producer, answer: Any, deadline: Deadl
     return error_for(answer.error_code, f"end the transaction of {producer.transactional_id}")
 
 
-def _produce(
-    client: KafkaClient,
-    producer: Producer,
-    topic: str,
-    partition: int,
-    batches: Sequence[EncodedBatch],
-    deadline: Deadline,
-) -> Producer:
-    for batch in batches:
-        _produce_batch(client, producer, topic, partition, batch.data, deadline)
-        # rule: v1-sequence-wraps
-        following = (producer.sequences.get(topic, 0) + batch.count) % _SEQUENCES
-        producer = replace(producer, opened=True, sequences={**producer.sequences, topic: following})
-    return producer
-
-
-def _join(client: KafkaClient, producer: Producer, topic: str, partition: int, deadline: Deadline) -> Producer:
-    """Add the partition to the transaction: by a request in version 1; in version 2 the broker does it on produce."""
-    # rule: v2-announces-nothing/partitions
-    return _add_partition(client, producer, topic, partition, deadline) if producer.version == 1 else producer
-
-
-def _produce_batch(
-    client: KafkaClient, producer: Producer, topic: str, partition: int, batch: bytes, deadline: Deadline
-) -> None:
-    """Produce the batch to the partition. A retry does not duplicate it: the broker knows it by its sequence number."""
-    code, what = 0, f"produce to {topic}/{partition}"
+def _produce(client: KafkaClient, producer: Producer, batches: Sequence[Outgoing], deadline: Deadline) -> Producer:
+    """Produce one batch for each of some partitions, by one request to each of their leaders."""
+    left, refusal = list(batches), (0, "produce")
     for _attempt in deadline.attempts():
-        leader = client.leader(topic, partition, deadline)
-        request = _produce_request(producer, topic, partition, batch, deadline)
-        code = (
-            client.send(request, leader, timeout_s=deadline.remaining_s).responses[0].partition_responses[0].error_code
+        refused = _produce_once(client, producer, left, deadline)
+        if not refused:
+            following = {_place(each): _after(producer.sequences.get(_place(each), 0), each.batch) for each in batches}
+            return replace(producer, opened=True, sequences={**producer.sequences, **following})
+        for code, outgoing in refused:
+            refusal = code, f"produce to {outgoing.topic}/{outgoing.partition}"
+            _check_refusal(*refusal, outgoing)
+            client.forget_leaders(outgoing.topic)
+        left = [outgoing for _code, outgoing in refused]
+    raise timed_out(*refusal)
+
+
+def _produce_once(
+    client: KafkaClient, producer: Producer, batches: Sequence[Outgoing], deadline: Deadline
+) -> list[tuple[int, Outgoing]]:
+    """Produce the batches, and return those that were refused, each with the broker's code."""
+    by_leader = defaultdict[int, list[Outgoing]](list)
+    for outgoing in batches:
+        by_leader[client.leader(outgoing.topic, outgoing.partition, deadline)].append(outgoing)
+    requests = [(_produce_request(producer, those, deadline), leader) for leader, those in by_leader.items()]
+    codes = dict[tuple[str, int], int]()
+    for answer in client.send_all(requests, timeout_s=deadline.remaining_s):
+        if isinstance(answer, TidegateError):
+            raise answer
+        codes |= {
+            (topic.name, row.index): row.error_code for topic in answer.responses for row in topic.partition_responses
+        }
+    done = (0, DuplicateSequenceNumberError.errno)
+    return [(codes[_place(each)], each) for each in batches if codes[_place(each)] not in done]
+
+
+def _check_refusal(code: int, what: str, outgoing: Outgoing) -> None:
+    """Raise unless the batch may be sent again."""
+    if code in _TOO_LARGE:
+        raise OutputTooLarge(
+            f"topic {outgoing.topic} does not take a batch of {len(outgoing.batch.data)} bytes",
+            value=f"partition {outgoing.partition}",
+            remedy="raise its max.message.bytes (and the brokers' message.max.bytes), then start again",
         )
-        if code in (0, DuplicateSequenceNumberError.errno):
-            return
-        if code in _TOO_LARGE:
-            raise OutputTooLarge(
-                f"topic {topic} does not take a batch of {len(batch)} bytes",
-                remedy="raise its max.message.bytes (and the brokers' message.max.bytes), then start again",
-            )
-        if code == InvalidTimestampError.errno:
-            raise EngineError(
-                f"topic {topic} does not accept the timestamp of a record",
-                value=f"partition {partition}",
-                remedy="raise its message.timestamp.after.max.ms, then start again",
-            )
-        _require_retriable(code, what)
-        client.forget_leaders(topic)
-    raise timed_out(code, what)
+    if code == InvalidTimestampError.errno:
+        raise EngineError(
+            f"topic {outgoing.topic} does not accept the timestamp of a record",
+            value=f"partition {outgoing.partition}",
+            remedy="raise its message.timestamp.after.max.ms, then start again",
+        )
+    _require_retriable(code, what)
 
 
-def _produce_request(producer: Producer, topic: str, partition: int, batch: bytes, deadline: Deadline) -> Any:
+def _produce_request(producer: Producer, batches: Sequence[Outgoing], deadline: Deadline) -> Any:
     data = ProduceRequest.TopicProduceData
+    by_topic = defaultdict[str, list[Any]](list)
+    for topic, partition, batch in batches:
+        by_topic[topic].append(data.PartitionProduceData(index=partition, records=batch.data))
     return ProduceRequest(
         transactional_id=producer.transactional_id,
         acks=_ALL_REPLICAS,
         timeout_ms=int(deadline.remaining_s * 1_000),
-        topic_data=[data(name=topic, partition_data=[data.PartitionProduceData(index=partition, records=batch)])],
+        topic_data=[data(name=topic, partition_data=rows) for topic, rows in by_topic.items()],
         **_versions(ProduceRequest, producer),
     )
 
 
-def _add_partition(client: KafkaClient, producer: Producer, topic: str, partition: int, deadline: Deadline) -> Producer:
+def _join(client: KafkaClient, producer: Producer, places: Sequence[tuple[str, int]], deadline: Deadline) -> Producer:
+    """Add the partitions to the transaction: by a request in version 1; in version 2 the broker does it on produce."""
+    # rule: v2-announces-nothing/partitions
+    if producer.version == 2 or not places:
+        return producer
+    by_topic = defaultdict[str, list[int]](list)
+    for topic, partition in places:
+        by_topic[topic].append(partition)
+    part = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=producer.transactional_id,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.epoch,
-        v3_and_below_topics=[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=[partition])],
+        v3_and_below_topics=[part(name=topic, partitions=partitions) for topic, partitions in by_topic.items()],
         max_version=3,
     )
-    producer, _answer = _ask_coordinator(
-        client, producer, request, _first_result, f"open {topic}/{partition}", deadline
-    )
+    what = "open " + ", ".join(f"{topic}/{partition}" for topic, partition in places)
+    producer, _answer = _ask_coordinator(client, producer, request, _worst_addition, what, deadline)
     return replace(producer, opened=True)
 
 
-def _first_result(answer: Any) -> int:
-    return int(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
+def _worst_addition(answer: Any) -> int:
+    """Return 0 if all partitions were added, otherwise a code, and one that cannot be retried if there is one."""
+    topics = answer.results_by_topic_v3_and_below
+    codes = [row.partition_error_code for topic in topics for row in topic.results_by_partition]
+    return max(filter(None, codes), key=lambda code: not is_retriable(code), default=0)
 
 
 def _add_offsets(client: KafkaClient, producer: Producer, group: str, deadline: Deadline) -> Producer:

@@ -6,7 +6,7 @@ from the same rows, so that what is published again equals the first output byte
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from tidegate.contracts.kill_points import reach
 from tidegate.kernels import window_keys
 from tidegate.kernels.record_format.record_batch import Origin, OutgoingColumns, Stamp
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.kafka.transactions import Producer, commit_offset, send_emissions
+from tidegate.runtime.kafka.transactions import Outgoing, Producer, commit_offsets, encoded, produce
 from tidegate.runtime.publishing.dead_letters import as_dead_letters
 from tidegate.runtime.publishing.topics import OutputRoute
 from tidegate.state.protocol_decisions import format_mark
@@ -59,48 +59,74 @@ class Destination:
     deadline_s: float
 
 
-class TopicOutput(NamedTuple):
-    """Records for one topic, ready to be encoded."""
+class PartitionOutput(NamedTuple):
+    """One partition's output of one batch, where it goes, and the partition's producer."""
 
-    topic: str
-    columns: OutgoingColumns
-    stamp: Stamp
+    producer: Producer
+    to: Destination
+    rows: Rows
 
 
-def open_output(client: KafkaClient, producer: Producer, to: Destination, rows: Rows) -> Producer:
-    """Send the output, the input offset and the mark in a transaction of the partition, and leave it open.
+class Opened(NamedTuple):
+    """An open transaction with the output of some partitions; its producer is that of the first one."""
 
-    Without output, open no transaction. Return the producer. Raise OutputTooLarge or EngineError if the broker does not
+    producer: Producer
+    partitions: tuple[int, ...]
+
+
+def open_output(client: KafkaClient, outputs: Sequence[PartitionOutput]) -> Opened | None:
+    """Send the output of partitions, their input offsets and marks in one transaction, and leave it open.
+
+    Without output, open no transaction and return None. Raise OutputTooLarge or EngineError if the broker does not
     accept the output.
     """
-    unopened = producer
-    for output in _topic_outputs(to, rows):
-        producer = _send(client, producer, to, output)
     # rule: no-empty-transaction
-    if producer is unopened:
-        return producer
-    # rule: mark-with-output
-    return commit_offset(
-        client,
-        producer,
-        to.route.group,
-        to.route.input,
-        to.partition,
-        to.next_offset,
-        format_mark(to.table_id, to.batch),
-        deadline_s=to.deadline_s,
+    sent = [output for output in outputs if _has_rows(output.to, output.rows)]
+    if not sent:
+        return None
+    producer, route, deadline_s = sent[0].producer, sent[0].to.route, sent[0].to.deadline_s
+    queues = [_queue(producer, to, rows) for _, to, rows in sent]
+    # rule: kill-points/half
+    producer = produce(
+        client, producer, queues, deadline_s=deadline_s, after_first=lambda: reach("after_half_of_output")
     )
+    # rule: mark-with-output
+    marks = {to.partition: (to.next_offset, format_mark(to.table_id, to.batch)) for _, to, _ in sent}
+    return Opened(commit_offsets(client, producer, route.group, route.input, marks, deadline_s), tuple(marks))
 
 
-def _topic_outputs(to: Destination, rows: Rows) -> Iterator[TopicOutput]:
+def _has_rows(to: Destination, rows: Rows) -> bool:
+    """Return whether any of the rows go to a topic."""
+    if to.route.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
+        return True
+    return any(emissions_for(output, rows.emissions)[1].num_rows for output in to.route.outlets.outputs)
+
+
+def _queue(producer: Producer, to: Destination, rows: Rows) -> Iterator[Outgoing]:
+    """Yield the record batches for the topics, one topic after the other."""
+    for topic, pieces in _topic_outputs(to, rows):
+        try:
+            # rule: same-partition
+            yield from encoded(producer, topic, to.partition, pieces, max_batch_bytes=to.route.limits[topic])
+        except OutputTooLarge as error:
+            place = f"topic {topic}, partition {to.partition}"
+            raise OutputTooLarge(error.problem, value=f"{place}: {error.value}", remedy=error.remedy) from error
+
+
+def _topic_outputs(to: Destination, rows: Rows) -> Iterator[tuple[str, Iterator[tuple[OutgoingColumns, Stamp]]]]:
+    """Yield each topic with its records, in pieces that are ready to be encoded."""
     for output in to.route.outlets.outputs:
         begin, emissions = emissions_for(output, rows.emissions)
-        for first, piece in _pieces(emissions):
-            yield TopicOutput(output.topic, *outgoing(to, piece, output.windows, begin + first))
+        yield output.topic, _of_emissions(to, output, emissions, begin)
     if to.route.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
         letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.route.times_in_values)
-        for first, piece in _pieces(letters):
-            yield TopicOutput(to.route.outlets.dead_letters, *_dead_letters(to, piece, first))
+        yield to.route.outlets.dead_letters, (_dead_letters(to, piece, first) for first, piece in _pieces(letters))
+
+
+def _of_emissions(
+    to: Destination, output: Output, emissions: pa.Table, begin: int
+) -> Iterator[tuple[OutgoingColumns, Stamp]]:
+    return (outgoing(to, piece, output.windows, begin + first) for first, piece in _pieces(emissions))
 
 
 def emissions_for(output: Output, emissions: pa.Table) -> tuple[int, pa.Table]:
@@ -127,25 +153,6 @@ def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         last = max(first + 1, int(np.searchsorted(ends, before + PIECE_BYTES, side="right")))
         yield first, rows.slice(first, last - first)
         first = last
-
-
-def _send(client: KafkaClient, producer: Producer, to: Destination, output: TopicOutput) -> Producer:
-    try:
-        # rule: same-partition, kill-points/half
-        return send_emissions(
-            client,
-            producer,
-            output.topic,
-            to.partition,
-            output.columns,
-            output.stamp,
-            max_batch_bytes=to.route.limits[output.topic],
-            deadline_s=to.deadline_s,
-            after_half=lambda: reach("after_half_of_output"),
-        )
-    except OutputTooLarge as error:
-        place = f"topic {output.topic}, partition {to.partition}"
-        raise OutputTooLarge(error.problem, value=f"{place}: {error.value}", remedy=error.remedy) from error
 
 
 def outgoing(

@@ -19,8 +19,8 @@ from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import transactional_id
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets, earliest, newest_batch_header
-from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, end_all, init_producer
-from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
+from tidegate.runtime.kafka.transactions import Producer, commit_offsets, end, end_all, init_producer
+from tidegate.runtime.publishing.encoding import Destination, Opened, PartitionOutput, Rows, open_output
 from tidegate.runtime.publishing.topics import OutputRoute, Published, published_rows
 from tidegate.runtime.threads import Parallel
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -127,27 +127,31 @@ class Publication:
                 self._notice_successor(contradiction)
                 raise
 
-    def end(self, producers: Mapping[int, Producer], newest: BatchMeta) -> None:
+    def end(self, opened: Sequence[Opened], newest: BatchMeta) -> None:
         """Commit the open transactions of a committed batch in Kafka. Clear up those whose outcome is unclear."""
         # rule: init-after-unclear-end
-        self.unclear.update(producers)
-        for wave in self._waves(list(producers)):
-            opened = [producers[partition] for partition in wave]
-            for partition, answer in zip(wave, self._end_in_shares(opened), strict=True):
+        self.unclear.update(partition for each in opened for partition in each.partitions)
+        for wave in self._waves(opened):
+            answers = self._end_in_shares([each.producer for each in wave])
+            for (_, partitions), answer in zip(wave, answers, strict=True):
                 if isinstance(answer, Producer):
-                    self.producers[partition] = answer
-                    self._committed_offsets[partition] = newest.partitions[partition].next_offset
-                    self._marked_at[partition] = self._clock.monotonic()
-                    self.unclear.discard(partition)
+                    self.producers[partitions[0]] = answer
+                    self._note_marked(partitions, newest)
             # rule: kill-points
             reach("between_ends")
         self.clear_up(newest)
 
+    def _note_marked(self, partitions: Iterable[int], newest: BatchMeta) -> None:
+        for partition in partitions:
+            self._committed_offsets[partition] = newest.partitions[partition].next_offset
+            self._marked_at[partition] = self._clock.monotonic()
+            self.unclear.discard(partition)
+
     def commit_offsets(self, newest: BatchMeta, *, every_s: float = 0.0) -> None:
         """Commit the log's offsets to the consumer group, so that ordinary tools show the lag.
 
-        Do nothing if the last such commit was less than `every_s` ago. A partition without output gets a transaction
-        with the offset and the mark alone. So marks of quiet partitions are renewed long before brokers expire them.
+        Do nothing if the last such commit was less than `every_s` ago. Partitions without output get a transaction
+        with offsets and marks alone. So marks of quiet partitions are renewed long before brokers expire them.
         """
         known, now = newest.partitions, self._clock.monotonic()
         # rule: mark-renewed/committed
@@ -161,23 +165,19 @@ class Publication:
             return
         self._offsets_committed_at = now
         self.mark_unclear(behind)  # unclear until these transactions have ended
-        self.end({partition: self._offset_alone(partition, newest) for partition in behind}, newest)
+        self.end([self._offsets_alone(behind, newest)], newest)
 
     def _is_old(self, partition: int, now: float) -> bool:
         """Return whether the partition's mark is due to be committed again."""
         return now >= self._marked_at.get(partition, -math.inf) + self._renew_after_s
 
-    def _offset_alone(self, partition: int, newest: BatchMeta) -> Producer:
-        return commit_offset(
-            self._client(),
-            self.producers[partition],
-            self.route.group,
-            self._input,
-            partition,
-            newest.partitions[partition].next_offset,
-            format_mark(newest.table_id, newest.batch),
-            deadline_s=self._deadline_s,
-        )
+    def _offsets_alone(self, partitions: Sequence[int], newest: BatchMeta) -> Opened:
+        mark = format_mark(newest.table_id, newest.batch)
+        marks = {partition: (newest.partitions[partition].next_offset, mark) for partition in partitions}
+        producer = self.producers[partitions[0]]
+        group = self.route.group
+        opened = commit_offsets(self._client(), producer, group, self._input, marks, deadline_s=self._deadline_s)
+        return Opened(opened, tuple(partitions))
 
     def mark_unclear(self, partitions: Iterable[int]) -> None:
         """Count the partitions' transactions as unclear: abort them before anything else is sent, never commit."""
@@ -207,17 +207,20 @@ class Publication:
 
         Raise Fenced after a takeover; EngineError while Kafka does not answer (the rest then stays unclear).
         """
-        for partition in sorted(self.unclear):
+        unclear = sorted(self.unclear)
+        # rule: all-aborted-before-marks
+        for partition in unclear:
             # rule: init-after-unclear-end, takeover-at-start
             self._initialise(partition, self.producers[partition])
+        for partition in unclear:
             # rule: mark-after-timeout
             self.settle([partition], newest)
             self.unclear.discard(partition)
 
-    def _waves(self, partitions: list[int]) -> list[list[int]]:
-        """Return all partitions as one wave; one by one if the kill point between two ends of transactions is armed."""
+    def _waves(self, opened: Sequence[Opened]) -> list[Sequence[Opened]]:
+        """Return all transactions as one wave; one by one if the kill point between two of their ends is armed."""
         # rule: ends-together
-        return [[partition] for partition in partitions] if armed("between_ends") else [partitions]
+        return [[each] for each in opened] if armed("between_ends") else [opened]
 
     def _end_in_shares(self, opened: Sequence[Producer]) -> list[Producer | TidegateError]:
         """Commit the transactions, in shares with a connection each, and return what `end_all` returns."""
@@ -319,10 +322,11 @@ class Publication:
             raised=newest.partitions[partition].raised,
             deadline_s=self._deadline_s,
         )
-        opened = open_output(self._client(), self.producers[partition], destination, rows)
+        opened = open_output(self._client(), [PartitionOutput(self.producers[partition], destination, rows)])
         # rule: kill-points
         reach("in_settling_before_end")
-        self.producers[partition] = end(self._client(), opened, commit=True, deadline_s=self._deadline_s)
+        if opened is not None:
+            self.producers[partition] = end(self._client(), opened.producer, commit=True, deadline_s=self._deadline_s)
         reach("in_settling_after_end")
 
     def _rows(self, kind: str, partition: int, batch: int, wanted: bool) -> pa.Table:
@@ -339,7 +343,7 @@ class NoPublication:
     producers: Mapping[int, Producer] = field(default_factory=dict)
     unclear: frozenset[int] = frozenset()
 
-    def end(self, producers: Mapping[int, Producer], newest: BatchMeta) -> None:
+    def end(self, opened: Sequence[Opened], newest: BatchMeta) -> None:
         """Do nothing: there are no transactions."""
 
     def commit_offsets(self, newest: BatchMeta, *, every_s: float = 0.0) -> None:

@@ -22,7 +22,7 @@ from tidegate.kernels.record_format.record_batch import OutgoingColumns, decode_
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.offsets import committed_offsets
-from tidegate.runtime.kafka.transactions import Producer, commit_offset, end, init_producer, send_emissions
+from tidegate.runtime.kafka.transactions import Producer, commit_offsets, encoded, end, init_producer, produce
 from tidegate.runtime.publishing.dead_letters import written_timestamps
 from tidegate.runtime.repair.redriven import (
     Place,
@@ -227,11 +227,10 @@ class Redriving:
         next_offset = rows["offset"][-1].as_py() + 1
         with self._aborted_on_errors(partition) as producer:
             self._redriven.check_not_taken(run)
-            producer = send_emissions(
-                kafka, producer, topic, partition, columns, None, max_batch_bytes=limit, deadline_s=DEADLINE_S
-            )
-            place = (self._group, self._config.input, partition)
-            producer = commit_offset(kafka, producer, *place, next_offset, mark, deadline_s=DEADLINE_S)
+            batches = encoded(producer, topic, partition, [(columns, None)], max_batch_bytes=limit)
+            producer = produce(kafka, producer, [batches], deadline_s=DEADLINE_S)
+            marks = {partition: (next_offset, mark)}
+            producer = commit_offsets(kafka, producer, self._group, self._config.input, marks, deadline_s=DEADLINE_S)
             end(kafka, producer, commit=True, deadline_s=DEADLINE_S)
 
     @contextmanager

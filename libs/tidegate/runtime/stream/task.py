@@ -7,7 +7,7 @@ as in a topic.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -18,7 +18,6 @@ from pyspark import TaskContext
 
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import NO_TIMESTAMP
-from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import records_of
 from tidegate.runtime.kafka.fetch import Fetched
@@ -28,6 +27,7 @@ from tidegate.runtime.task.messages import (
     PartitionPlan,
     PartitionResult,
 )
+from tidegate.runtime.task.ports import Worked
 from tidegate.runtime.task.run import run_plans
 
 ANSWER = "answer binary"
@@ -49,7 +49,7 @@ class StreamPort:
         records = records_from(self.rows.slice(plan.start - self.begin), plan.start)
         return Fetched(records=records, next_offset=self.begin + self.rows.num_rows)
 
-    def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> None:
+    def open(self, worked: Sequence[Worked]) -> None:
         """Do nothing: no output is published."""
 
 

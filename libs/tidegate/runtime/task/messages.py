@@ -16,6 +16,7 @@ from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka.transactions import Producer
+from tidegate.runtime.publishing.encoding import Opened
 from tidegate.runtime.publishing.topics import OutputRoute
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.lake.port import Lake
@@ -117,6 +118,8 @@ class PartitionPlan:
 class PartitionResult:
     """The result of one partition's work. Its files and open transaction do not count before the driver commits.
 
+    `transaction`: the open transaction with its output, which partitions of a task share; None without output.
+
     `ledger`: of a pipeline, what became of the rows at each step. `recovery` and `replica`: how its local state, and
     its replica of the table, were brought to what the batch needs.
     """
@@ -128,7 +131,7 @@ class PartitionResult:
     counts: Counts
     measures: dict[str, int]
     files: tuple[DataFile, ...]
-    producer: Producer | None
+    transaction: Opened | None
     stopped_at: int | None = None
     stopped_by: str = ""
     floor: int | None = None

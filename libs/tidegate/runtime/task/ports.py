@@ -5,16 +5,24 @@ Everything else about a batch is the same for a service over Kafka topics and fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records
 from tidegate.runtime.kafka.fetch import Fetched, fetch
 from tidegate.runtime.kafka.request_retries import Deadline
-from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.publishing.encoding import Destination, Rows, open_output
+from tidegate.runtime.publishing.encoding import Destination, Opened, PartitionOutput, Rows, open_output
 from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan
+
+
+class Worked(NamedTuple):
+    """A partition's plan, what its kernel has returned, and the offset that was reached."""
+
+    plan: PartitionPlan
+    step: StepResult
+    next_offset: int
 
 
 class Port(Protocol):
@@ -24,8 +32,8 @@ class Port(Protocol):
         """Read the records of the plan. The result says how far they were read."""
         ...
 
-    def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
-        """Send output that is to be published in a transaction, left open; return the partition's producer, if any."""
+    def open(self, worked: Sequence[Worked]) -> Opened | None:
+        """Send output that is to be published in one transaction, left open; return None if there is none."""
         ...
 
 
@@ -52,23 +60,30 @@ class KafkaPort:
             epoch=plan.epoch,
         )
 
-    def open(self, plan: PartitionPlan, step: StepResult, next_offset: int) -> Producer | None:
-        """Send what is to be published, the input offset and the mark in one transaction, left open for the driver.
+    def open(self, worked: Sequence[Worked]) -> Opened | None:
+        """Send what is to be published, with input offsets and marks, in one transaction, left open for the driver.
 
-        Return the partition's producer: with no transaction open if nothing is to be published; None if the plan has
-        none.
+        Return None if nothing is to be published.
         """
         attempt = self.attempt
-        if plan.producer is None:
-            return None
-        destination = Destination(
-            route=attempt.route,
-            table_id=attempt.table_id,
+        outputs = [
+            PartitionOutput(plan.producer, self._destination(plan, next_offset), _rows(step))
+            for plan, step, next_offset in worked
+            if plan.producer is not None
+        ]
+        return open_output(attempt.environment.kafka(attempt.kafka), outputs)
+
+    def _destination(self, plan: PartitionPlan, next_offset: int) -> Destination:
+        return Destination(
+            route=self.attempt.route,
+            table_id=self.attempt.table_id,
             partition=plan.partition,
-            batch=attempt.batch,
+            batch=self.attempt.batch,
             next_offset=next_offset,
             raised=plan.raised,
             deadline_s=self.deadline.remaining_s,
         )
-        rows = Rows(step.emissions, step.late, step.rejected)
-        return open_output(attempt.environment.kafka(attempt.kafka), plan.producer, destination, rows)
+
+
+def _rows(step: StepResult) -> Rows:
+    return Rows(step.emissions, step.late, step.rejected)

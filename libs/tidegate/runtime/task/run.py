@@ -28,7 +28,7 @@ from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, Ta
 from tidegate.contracts.records import Records
 from tidegate.runtime.environment import REAL
 from tidegate.runtime.kafka.request_retries import Deadline
-from tidegate.runtime.kafka.transactions import Producer
+from tidegate.runtime.publishing.encoding import Opened
 from tidegate.runtime.task.messages import (
     Attempt,
     KafkaAttempt,
@@ -37,7 +37,7 @@ from tidegate.runtime.task.messages import (
     PartitionResult,
     RecoveryOutcome,
 )
-from tidegate.runtime.task.ports import KafkaPort, Port
+from tidegate.runtime.task.ports import KafkaPort, Port, Worked
 from tidegate.runtime.task.warm_up import freeze_loaded_objects, warm_codec, warm_operator
 from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.data_files import DataFile
@@ -47,6 +47,9 @@ from tidegate.state.protocol_decisions import RecoveryMethod, RecoveryPlan
 from tidegate.state.raised_offsets import raised_now
 
 Done = TypeVar("Done")
+
+SHARING = 16
+"""How many partitions of a task share a transaction at most: so its requests stay small."""
 
 _TABLES = (("state", "changes"), ("emission", "emissions"), ("late", "late"), ("rejected", "rejected"))
 
@@ -117,19 +120,26 @@ def _written_out(attempt: Attempt, done: Sequence[_Changed], port: Port) -> list
     The rows come first, so that of the threads one writes them while the others produce.
     """
     first = done[0].plan
+    # rule: transaction-of-task
+    shares = [done[at : at + SHARING] for at in range(0, len(done), SHARING)]
     parts: list[Callable[[], Any]] = [lambda: _as_answer(first, lambda: _write(attempt, done))]
-    parts += [partial(_opened, one, port) for one in done]
-    files, *answers = attempt.environment.map_waiting(lambda part: part(), parts)
+    parts += [partial(_opened, share, port) for share in shares]
+    files, *opened = attempt.environment.map_waiting(lambda part: part(), parts)
     for one in done:
         one.watch.lap("files")  # beside the output
-    if isinstance(files, PartitionFailure):
-        return [files, *(answer for answer in answers if answer.partition != files.partition)]
-    head, *others = answers
-    return [replace(head, files=files) if isinstance(head, PartitionResult) else head, *others]
+    if failed := [answer for answer in (files, *opened) if isinstance(answer, PartitionFailure)]:
+        return [*failed]
+    head, *others = [_result(one, one_of) for share, one_of in zip(shares, opened, strict=True) for one in share]
+    return [replace(head, files=files), *others]
 
 
-def _opened(one: _Changed, port: Port) -> PartitionResult | PartitionFailure:
-    return _as_answer(one.plan, lambda: _result(one, port.open(one.plan, one.step, one.next_offset)))
+def _opened(share: Sequence[_Changed], port: Port) -> Opened | PartitionFailure | None:
+    """Open the transaction with the output of these partitions."""
+    worked = [Worked(one.plan, one.step, one.next_offset) for one in share]
+    opened = _as_answer(share[0].plan, lambda: port.open(worked))
+    for one in share:
+        one.watch.lap("output")
+    return opened
 
 
 def _as_answer(plan: PartitionPlan, work: Callable[[], Done]) -> Done | PartitionFailure:
@@ -203,8 +213,7 @@ def _changed(attempt: Attempt, plan: PartitionPlan, port: Port, locks: ExitStack
     )
 
 
-def _result(changed: _Changed, producer: Producer | None) -> PartitionResult:
-    changed.watch.lap("output")
+def _result(changed: _Changed, opened: Opened | None) -> PartitionResult:
     plan, step = changed.plan, changed.step
     return PartitionResult(
         partition=plan.partition,
@@ -214,7 +223,7 @@ def _result(changed: _Changed, producer: Producer | None) -> PartitionResult:
         counts=step.counts,
         measures=step.measures,
         files=(),
-        producer=producer,
+        transaction=opened if opened is not None and plan.partition in opened.partitions else None,
         stopped_at=changed.stopped_at,
         stopped_by=step.stopped_by,
         floor=step.floor,

@@ -156,17 +156,14 @@ class Broker:
         return Answer(error_code=code, producer_id=producer, producer_epoch=epoch)
 
     def _AddPartitionsToTxnRequest(self, request: Any) -> Answer:
-        [topic] = request.v3_and_below_topics
-        part = ("output", topic.name, topic.partitions[0])
-        code = self._join(
+        known = (
             request.v3_and_below_transactional_id,
             request.v3_and_below_producer_id,
             request.v3_and_below_producer_epoch,
-            part,
-            announce=True,
         )
-        partition = Answer(partition_error_code=code)
-        return Answer(results_by_topic_v3_and_below=[Answer(results_by_partition=[partition])])
+        parts = [("output", topic.name, p) for topic in request.v3_and_below_topics for p in topic.partitions]
+        rows = [Answer(partition_error_code=self._join(*known, part, announce=True)) for part in parts]
+        return Answer(results_by_topic_v3_and_below=[Answer(results_by_partition=rows)])
 
     def _AddOffsetsToTxnRequest(self, request: Any) -> Answer:
         part = ("offsets", request.group_id, -1)
@@ -174,26 +171,30 @@ class Broker:
         return Answer(error_code=code)
 
     def _ProduceRequest(self, request: Any) -> Answer:
-        [topic] = request.topic_data
-        [partition] = topic.partition_data
+        answers = []
+        for topic in request.topic_data:
+            rows = [self._produced(request.transactional_id, topic.name, each) for each in topic.partition_data]
+            answers.append(Answer(name=topic.name, partition_responses=rows))
+        return Answer(responses=answers)
+
+    def _produced(self, transactional_id: str, topic: str, partition: Any) -> Answer:
         data = bytes(partition.records)
         producer, epoch = (int.from_bytes(data[at : at + size], "big") for at, size in ((43, 8), (51, 2)))
-        part = ("output", topic.name, partition.index)
-        code = self._join(request.transactional_id, producer, epoch, part, announce=False)
+        code = self._join(transactional_id, producer, epoch, ("output", topic, partition.index), announce=False)
         if not code:
-            code = self.logs[topic.name, partition.index].append(data)
-        return Answer(responses=[Answer(partition_responses=[Answer(error_code=code)])])
+            code = self.logs[topic, partition.index].append(data)
+        return Answer(index=partition.index, error_code=code)
 
     def _TxnOffsetCommitRequest(self, request: Any) -> Answer:
         [topic] = request.topics
-        [row] = topic.partitions
         part = ("offsets", request.group_id, -1)
         code = self._join(request.transactional_id, request.producer_id, request.producer_epoch, part, announce=False)
         if not code:
-            place = (request.group_id, topic.name, row.partition_index)
             known = self.coordinator.ids[request.transactional_id]
-            known.offsets[place] = (row.committed_offset, row.committed_metadata)
-        return Answer(topics=[Answer(partitions=[Answer(error_code=code)])])
+            for row in topic.partitions:
+                place = (request.group_id, topic.name, row.partition_index)
+                known.offsets[place] = (row.committed_offset, row.committed_metadata)
+        return Answer(topics=[Answer(partitions=[Answer(error_code=code) for _ in topic.partitions])])
 
     def _EndTxnRequest(self, request: Any) -> Answer:
         code, producer, epoch = self.coordinator.end(
