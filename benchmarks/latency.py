@@ -11,8 +11,10 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
@@ -125,7 +127,7 @@ def _service(bootstrap: str, folder: Path) -> Ages:
         service = threading.Thread(target=driver.run, args=(stop,))
         service.start()
         try:
-            return _ages(bootstrap, *topics)
+            return _ages_elsewhere(bootstrap, *topics)
         finally:
             stop.set()
             service.join()
@@ -135,7 +137,13 @@ def _peer(bootstrap: str) -> Ages:
     """Return the ages of Kafka Streams' output."""
     topics = new_topics(bootstrap, f"latency_{next(_numbers)}")
     with kafka_streams_running(PEER, bootstrap, *topics, "0"):
-        return _ages(bootstrap, *topics)
+        return _ages_elsewhere(bootstrap, *topics)
+
+
+def _ages_elsewhere(bootstrap: str, source: str, output: str) -> Ages:
+    """Measure in a process of its own: the service's driver is in this one, that of Kafka Streams is not."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(_ages, bootstrap, source, output).result()
 
 
 def _ages(bootstrap: str, source: str, output: str) -> Ages:
