@@ -64,6 +64,12 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     "cores": {"busy_cores": Bound(least=1.6)},
     "join": {"ratio": Bound(least=5.0)},
     "windows": {"ratio": Bound(least=5.0)},
+    "pipelines": {
+        "kafka_streams_ratio": Bound(least=5.0),
+        "three_steps_ratio": Bound(least=0.60),
+        "three_steps_latency_ratio": Bound(most=1.4),
+        "filter_ratio": Bound(least=0.90),
+    },
     "live_windows": {"batch_ratio": Bound(most=1.3)},
     "join_kernel": {},
     "history": {

@@ -43,7 +43,7 @@ def measure(say: Any) -> dict[str, float]:
     """Return milliseconds from plan to read for batches of 1,000 records, and from produced to read at RATE."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         with session() as spark, started(spark, broker.bootstrap, Path(folder)) as (driver, topics):
-            batches = _batches(driver, broker.bootstrap, *topics, say)
+            batches = batch_times(driver, broker.bootstrap, *topics, say)
         ours, theirs = [], []
         for run in range(PAIRS):
             ours.append(_service(broker.bootstrap, Path(folder)))
@@ -102,10 +102,12 @@ class Reader:
                 self.arrivals.append((time.monotonic(), now * 1_000 - message.timestamp()[1]))
 
 
-def _batches(driver: OperatorDriver, bootstrap: str, source: str, output: str, say: Any) -> list[float]:
-    """Return the median of each run."""
+def batch_times(
+    driver: OperatorDriver, bootstrap: str, source: str, output: str, say: Any, runs: int = RUNS
+) -> list[float]:
+    """Return the median milliseconds from plan to read of each run."""
     reader, producer, medians, sent = Reader(bootstrap, output), Producer({"bootstrap.servers": bootstrap}), [], 0
-    for run in range(RUNS):
+    for run in range(runs):
         times = []
         for _ in range(BATCHES + (WARM_BATCHES if run == 0 else 0)):
             produce(producer, source, sent, BATCH)

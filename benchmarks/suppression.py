@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -47,22 +47,50 @@ def measure(say: Any) -> dict[str, float]:
 
 def measure_against(peer: str, operator: dict[str, Any], say: Any, *more: str) -> dict[str, float]:
     """Measure the same for any operator and the peer program that does the same work, with `more` as its arguments."""
-    with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
-        say(f"loading {RECORDS:,} records")
-        load(broker.bootstrap, INPUT)
-        with session() as spark:
-            run_service(spark, broker.bootstrap, Path(folder), operator)  # warm-up: compiles kernels and grows states
-        ours, theirs = [], []
-        for run in range(RUNS):
-            with session() as spark:
-                ours.append(RECORDS / run_service(spark, broker.bootstrap, Path(folder), operator))
-            theirs.append(RECORDS / run_kafka_streams(peer, broker.bootstrap, INPUT, _output(broker.bootstrap), *more))
-            say(f"run {run + 1}: service {ours[-1]:,.0f}/s, Kafka Streams {theirs[-1]:,.0f}/s")
+    with loaded(say) as (bootstrap, folder):
+        service_s(bootstrap, folder, operator)  # warm-up: compiles kernels and grows states
+        rates = alternating(
+            {
+                "service": lambda: service_s(bootstrap, folder, operator),
+                "Kafka Streams": lambda: run_kafka_streams(peer, bootstrap, INPUT, new_output(bootstrap), *more),
+            },
+            say,
+        )
     return {
-        "service_records_per_s": median(ours),
-        "kafka_streams_records_per_s": median(theirs),
-        "ratio": median(our / their for our, their in zip(ours, theirs, strict=True)),
+        "service_records_per_s": median(rates["service"]),
+        "kafka_streams_records_per_s": median(rates["Kafka Streams"]),
+        "ratio": ratio(rates["service"], rates["Kafka Streams"]),
     }
+
+
+@contextmanager
+def loaded(say: Any, records: int = RECORDS) -> Iterator[tuple[str, Path]]:
+    """Yield the address of a broker with the load, and a folder."""
+    with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
+        say(f"loading {records:,} records")
+        load(broker.bootstrap, INPUT, records=records)
+        yield broker.bootstrap, Path(folder)
+
+
+def alternating(sides: Mapping[str, Callable[[], float]], say: Any, records: int = RECORDS) -> dict[str, list[float]]:
+    """Return the records per second of each side, a function that returns its seconds, in runs that alternate."""
+    rates: dict[str, list[float]] = {name: [] for name in sides}
+    for run in range(RUNS):
+        for name, side in sides.items():
+            rates[name].append(records / side())
+        say(f"run {run + 1}: " + ", ".join(f"{name} {found[-1]:,.0f}/s" for name, found in rates.items()))
+    return rates
+
+
+def ratio(ours: list[float], theirs: list[float]) -> float:
+    """Return the median ratio of the runs."""
+    return median(our / their for our, their in zip(ours, theirs, strict=True))
+
+
+def service_s(bootstrap: str, folder: Path, operator: dict[str, Any], **options: Any) -> float:
+    """Return the seconds of a service in a Spark session of its own."""
+    with session() as spark:
+        return run_service(spark, bootstrap, folder, operator, **options)
 
 
 @contextmanager
@@ -75,7 +103,8 @@ def session() -> Iterator[Any]:
         spark.stop()
 
 
-def _output(bootstrap: str) -> str:
+def new_output(bootstrap: str) -> str:
+    """Create an output topic and return its name."""
     name = f"output-{next(_numbers)}"
     create_topic({"bootstrap.servers": bootstrap}, name, PARTITIONS)
     return name
@@ -87,9 +116,15 @@ def run_service(
     folder: Path,
     operator: dict[str, Any] = OPERATOR,
     watch: Callable[[], None] = lambda: None,
+    *,
+    output: str | None = None,
+    records: int = RECORDS,
 ) -> float:
-    """Return the seconds from ready to everything published; `watch` is called when ready and after each batch."""
-    output = _output(bootstrap)
+    """Return the seconds from ready to everything published; `watch` is called when ready and after each batch.
+
+    `output`: the topic to write to; None: a new one.
+    """
+    output = output or new_output(bootstrap)
     application = application_of(
         {
             "application": f"bench_{next(_numbers)}",
@@ -115,5 +150,5 @@ def run_service(
         watch()
         started = time.monotonic()
         driver.run(Event(), until_caught_up=True)
-    assert records_in(driver) == RECORDS
+    assert records_in(driver) == records
     return published[-1] - started

@@ -64,6 +64,8 @@ def fields_of(records: Records, fields: Sequence[Path]) -> list[Fields]:
 
 def locate(data: Array, start: Array, length: Array, fields: Sequence[Path]) -> list[Fields]:
     """Locate the fields in each value `data[start : start + length]` (length -1: null)."""
+    if not fields:
+        return []
     tree: dict[str, Any] = {}
     for field in fields:
         inside = tree

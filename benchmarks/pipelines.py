@@ -1,0 +1,128 @@
+"""Pipelines: KIP-328's chain beside Kafka Streams, and what further steps cost beside a single one.
+
+4 partitions, 4 million records, 10,000 keys; timed like the suppression service, all sides in turns. The peer runs the
+same chain, exactly once, with an in-memory store, and both sides' results must be equal: keys with their windows, counts
+and timestamps (`time: records`). Three steps that hold state are compared with the slowest of them as an operator alone,
+in throughput and in the time of a batch of 1,000 records, of which each step passes on all. The filter reads a field of
+JSON values and drops nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.latency import PAIRS, PASS_THROUGH, batch_times, started
+from benchmarks.load import RECORDS
+from benchmarks.peers.kafka_streams import run_kafka_streams
+from benchmarks.suppression import INPUT, OPERATOR, alternating, loaded, new_output, ratio, service_s, session
+from tidegate.devkit.produce_consume import read_all
+
+PEER = "KafkaStreamsChain"
+_COUNTS = {"kind": "windowed_aggregation", "window": {"tumbling": "10s", "grace": "5s"}, "aggregate": {"count": True}}
+UPDATES, FINAL = ({**_COUNTS, "emit": emit} for emit in ("updates", "final"))
+LIMITED = {"kind": "suppression", "until": {"time_limit": "1s"}}
+_COUNTED, _CLOSED = {"name": "counts", **UPDATES}, {"name": "final", "kind": "suppression", "until": "window_close"}
+
+
+def pipeline(*steps: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """Return the configuration of a pipeline of these steps."""
+    return {"kind": "pipeline", "steps": list(steps), **options}
+
+
+KIP_328 = pipeline(_COUNTED, _CLOSED, {"filter": "count < 10"}, time="records", output_windows="kafka")
+THREE_STEPS = pipeline({"name": "limited", **LIMITED}, _COUNTED, _CLOSED)
+FILTERED = pipeline({"filter": "v >= 0"}, {"name": "updates", **OPERATOR}, value={"json": {"v": "int64"}})
+PASSING = pipeline({"name": "first", **PASS_THROUGH}, _COUNTED, {"name": "last", **PASS_THROUGH})
+
+
+def measure(say: Any, records: int = RECORDS) -> dict[str, float]:
+    """Return the ratios, and the records per second and milliseconds that they are made of; see the module."""
+    with loaded(say, records) as (bootstrap, folder):
+        return {
+            **_beside_kafka_streams(bootstrap, folder, say, records),
+            **_three_steps(bootstrap, folder, say, records),
+            **_filter(bootstrap, folder, say, records),
+            **_latency(bootstrap, folder, say),
+        }
+
+
+def _beside_kafka_streams(bootstrap: str, folder: Path, say: Any, records: int) -> dict[str, float]:
+    """Measure KIP-328's chain on both sides. Raise AssertionError if the results of their last runs differ."""
+    topics: dict[str, str] = {}
+
+    def service() -> float:
+        topics["service"] = new_output(bootstrap)
+        return service_s(bootstrap, folder, KIP_328, output=topics["service"], records=records)
+
+    def peer() -> float:
+        topics["Kafka Streams"] = new_output(bootstrap)
+        return run_kafka_streams(PEER, bootstrap, INPUT, topics["Kafka Streams"])
+
+    service()  # warm-up: compiles kernels and grows states
+    rates = alternating({"service": service, "Kafka Streams": peer}, say, records)
+    ours, theirs = (_results(bootstrap, topics[side]) for side in rates)
+    assert ours == theirs, f"{(ours - theirs).total()} of {ours.total()} results are not those of Kafka Streams"
+    say(f"both have the same {ours.total():,} results")
+    return {
+        "service_records_per_s": median(rates["service"]),
+        "kafka_streams_records_per_s": median(rates["Kafka Streams"]),
+        "kafka_streams_ratio": ratio(rates["service"], rates["Kafka Streams"]),
+    }
+
+
+def _results(bootstrap: str, topic: str) -> Counter[tuple[bytes | None, bytes | None, int]]:
+    """Return how often each result occurs: key with window, value, and timestamp."""
+    partitions = read_all({"bootstrap.servers": bootstrap}, topic)
+    return Counter(result for results in partitions for result in results)
+
+
+def _three_steps(bootstrap: str, folder: Path, say: Any, records: int) -> dict[str, float]:
+    """Compare three steps with the slowest of them alone, and with the last two as one operator."""
+    sides = {"three steps": THREE_STEPS, "time limit": LIMITED, "updates": UPDATES, "final results": FINAL}
+    rates = _rates_of(sides, bootstrap, folder, say, records)
+    three, final = rates.pop("three steps"), rates.pop("final results")
+    slowest = min(rates.values(), key=median)
+    return {
+        "three_steps_records_per_s": median(three),
+        "slowest_step_alone_records_per_s": median(slowest),
+        "three_steps_ratio": ratio(three, slowest),
+        "three_steps_to_final_ratio": ratio(three, final),
+    }
+
+
+def _filter(bootstrap: str, folder: Path, say: Any, records: int) -> dict[str, float]:
+    """Compare a filter and a suppression with the suppression alone."""
+    rates = _rates_of({"filtered": FILTERED, "alone": OPERATOR}, bootstrap, folder, say, records)
+    return {"filter_ratio": ratio(rates["filtered"], rates["alone"])}
+
+
+def _rates_of(
+    sides: Mapping[str, dict[str, Any]], bootstrap: str, folder: Path, say: Any, records: int
+) -> dict[str, list[float]]:
+    """Return the records per second of services with these configurations, after a warm-up of each."""
+    runs = {name: partial(service_s, bootstrap, folder, config, records=records) for name, config in sides.items()}
+    for run in runs.values():
+        run()
+    return alternating(runs, say, records)
+
+
+def _latency(bootstrap: str, folder: Path, say: Any) -> dict[str, float]:
+    """Compare the time of a small batch in three steps with that in the slowest of them alone."""
+    sides = {"three steps": PASSING, "nothing held": PASS_THROUGH, "updates": UPDATES}
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(PAIRS):
+        for name, operator in sides.items():
+            with session() as spark, started(spark, bootstrap, folder, operator) as (driver, topics):
+                times[name] += batch_times(driver, bootstrap, *topics, partial(say, name), runs=1)
+    three = times.pop("three steps")
+    slowest = max(times.values(), key=median)
+    return {
+        "three_steps_batch_ms": median(three),
+        "slowest_step_batch_ms": median(slowest),
+        "three_steps_latency_ratio": ratio(three, slowest),
+    }
