@@ -69,6 +69,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "three_steps_ratio": Bound(least=0.60),
         "three_steps_latency_ratio": Bound(most=1.4),
         "filter_ratio": Bound(least=0.90),
+        "json_filter_ratio": Bound(least=0.90),
     },
     "live_windows": {"batch_ratio": Bound(most=1.3)},
     "join_kernel": {},

@@ -28,11 +28,13 @@ from tidegate.devkit.bulk_load import write_columns
 from tidegate.devkit.produce_consume import consume, write_all
 from tidegate.kernels.record_format.record_batch import OutgoingColumns
 from tidegate.kernels.record_format.record_headers import encode_headers
+from tidegate.operators.pipeline.cases import pipeline_reference
+from tidegate.operators.pipeline.strategies import FILTER
 from tidegate.operators.stream_table_join.cases import stream_table_join_reference
 from tidegate.operators.suppression.cases import suppression_reference
 from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.table_history.cases import table_history_reference
-from tidegate.operators.testing.laws import Change, Table
+from tidegate.operators.testing.laws import Change, Flush, Table
 from tidegate.operators.windowed_aggregation.cases import elements_reference, windows_reference
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import load, settings_of
@@ -47,7 +49,22 @@ NAME, TABLE, VERSIONS = "changing", "facts", [(b"k0", b'"A"', 0), (b"k1", b'"B"'
 GRACE = {"table": TABLE, "join": "left", "grace": "1m"}
 COUNT = {"window": {"tumbling": "2s", "grace": "1h"}, "aggregate": {"count": True}, "emit": "final"}
 LAST_TWO = {"aggregate": {"collect": True}, "evictor": {"count": 2}, "emit": "final"}
+SLOW = {"name": "slow", "kind": "suppression", "until": {"time_limit": "5s"}}
+FIRST = {"name": "first", "kind": "deduplicate", "within": "2s", "grace": "1m"}
+COUNTS = {"name": "counts", "kind": "windowed_aggregation", **COUNT, "emit": "updates"}
+CLOSED = {"name": "final", "kind": "suppression", "until": "window_close"}
+SOONER = {"window": {"tumbling": "2s", "grace": "1s"}}
 CASES = {
+    "steps of a pipeline": (
+        "pipeline",
+        {"steps": [FIRST, SLOW, COUNTS, CLOSED]},
+        {"steps": [FIRST, SLOW | {"until": {"time_limit": "1s"}}, COUNTS | SOONER, CLOSED]},
+    ),
+    "a new step of a pipeline": (
+        "pipeline",
+        {"steps": [SLOW, COUNTS | SOONER]},
+        {"steps": [{"filter": FILTER}, SLOW | {"until": {"time_limit": "1s"}}, COUNTS | SOONER, CLOSED]},
+    ),
     "time limit": ("suppression", {"until": {"time_limit": "1h"}}, {"until": {"time_limit": "2s"}}),
     "a bound": (
         "suppression",
@@ -101,6 +118,7 @@ CASES = {
     ),
 }
 REFERENCES = {
+    "pipeline": pipeline_reference,
     "suppression": suppression_reference,
     "table_history": table_history_reference,
     "windowed_aggregation": lambda config, *told: (elements_reference if config.keeps_elements else windows_reference)(
@@ -276,8 +294,36 @@ def test_a_running_operator_applies_a_change_as_the_reference_does_and_the_plan_
     assert here.emitted() == visible(foretold(here, config, [*rows, Change(changed), *more]))
     held_at_once = foretold(here, config, [*rows, Change(changed)])
     assert numbers["released"] == len(held_at_once.emissions) - len(foretold(here, config, rows).emissions)
-    if kind != "windowed_aggregation":  # whose closed windows are kept, but not held back
+    if kind == "pipeline":  # of which rows without a step say where the steps stand
+        assert numbers["held_after"] == sum(row["step"] is not None for row in held_at_once.held) > 0
+    elif kind != "windowed_aggregation":  # whose closed windows are kept, but not held back
         assert numbers["held_after"] == len(held_at_once.held)
+
+
+def test_a_step_is_removed_when_it_holds_nothing(changing):
+    here = changing("pipeline")
+    config = here.configure({"steps": [FIRST, SLOW]})
+    rows = here.feed(BEFORE)
+    here.catch_up()
+    changed = here.configure({"steps": [FIRST]})
+    [change] = here.call("plan", code=1)["changes"]
+    assert (change["option"], change["after"]) == ("steps.slow", None)
+    assert "let `tidegate flush` release it" in change["refused"]
+    flush(here)
+    here.configure({"steps": [FIRST]})
+    planned = here.call("plan")
+    assert (planned["status"], list(planned["steps"])) == ("live", ["first"])
+    more = here.feed(AFTER)
+    here.catch_up()
+    assert here.emitted() == visible(pipeline_reference(config, [*rows, Flush(), Change(changed), *more], 10**15))
+
+
+def flush(here):
+    """`tidegate flush` has released everything under the file as it was."""
+    here.configure({"steps": [FIRST, SLOW]})
+    driver = here.driver()
+    driver.start()
+    wait_for(driver.claim.operator.flush, "local states are ready")
 
 
 def test_a_changed_joiner_computes_all_values_from_then_on(changing):

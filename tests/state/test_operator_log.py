@@ -705,6 +705,21 @@ def test_a_log_with_other_columns_is_refused(log: OperatorLog) -> None:
     assert "place" in str(refused.value)
 
 
+def test_a_pipeline_gets_the_columns_of_a_new_step_with_its_next_commit(tmp_path: Path) -> None:
+    place, source, phase = lake_at(tmp_path / OPERATOR), pa.field("source", pa.int64()), pa.field("phase", pa.int8())
+    before, after = log_schema([source]), log_schema([source, phase])
+    log = OperatorLog.open(place, OPERATOR, before, create=True)
+    commit_rows(log, 1, {("emission", 0): rows("a")}, next_offset={0: 1}, last={0: (1, "x")})
+    wider = OperatorLog.open(place, OPERATOR, after, create=False)
+    assert OperatorLog.at(place, None).schema == before
+    commit_rows(wider, 2, {}, next_offset={0: 1}, last={0: (1, "x")})
+    assert OperatorLog.at(place, None).schema == wider.schema == after
+    assert wider.read("emission").select(["key", "phase"]).to_pylist() == [{"key": b"a", "phase": None}]
+    assert OperatorLog.open(place, OPERATOR, before, create=False).schema == after
+    with pytest.raises(StateError, match="different columns"):
+        OperatorLog.open(place, OPERATOR, log_schema([source, pa.field("phase", pa.string())]), create=False)
+
+
 def test_a_log_of_a_different_format_is_refused(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operator_log, "READABLE_FORMATS", (4,))
     with pytest.raises(StateError, match="a different format"):

@@ -231,6 +231,28 @@ class TableRead(NamedTuple):
     wait: int | None
 
 
+class PartChange(NamedTuple):
+    """A part of an option that differs, with its values as they would be written (None: left out).
+
+    `refused`: why the state does not allow the change; None: it is allowed. `note`: what then is worth knowing.
+    """
+
+    option: str
+    before: Any = None
+    after: Any = None
+    refused: str | None = None
+    note: str | None = None
+
+
+Held = Callable[[str], int]
+"""A function that says how much a part of an operator's state holds, by the part's name."""
+
+
+def holds_nothing(part: str) -> int:
+    """Return 0, of any part."""
+    return 0
+
+
 class OperatorRules(Config):
     """The options that decide an operator's results, wherever its records come from."""
 
@@ -280,6 +302,19 @@ class OperatorRules(Config):
         less than `before.closed_kept_for_ms` if an even earlier configuration kept closed windows for a shorter time.
         """
         return {}
+
+    def part_changes(
+        self, before: OperatorRules, known: int = MAX_TIMESTAMP, held: Held = holds_nothing
+    ) -> dict[str, list[PartChange]]:
+        """Return the changes of options that are judged part by part, by option; the default is none.
+
+        `before`, `known`: as for `incompatibilities`. `held`: how much a part of that name holds.
+        """
+        return {}
+
+    def held_columns(self, values: Values) -> pa.Schema:
+        """Return the columns of its input's values that the operator's state may hold: all, unless the kind knows."""
+        return values.schema
 
 
 class TimeWindows(Config):

@@ -184,12 +184,22 @@ def int_column(column: pa.Array) -> Array:
 
 def binary_parts(column: pa.Array | pa.ChunkedArray) -> tuple[Array, Array, Array]:
     """Return the bytes of a column, and the start and the length (-1: a null) of each value in them."""
-    column = column.cast(pa.large_binary())
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    _, offsets, content = column.buffers()
-    starts = np.frombuffer(offsets, np.int64)[column.offset : column.offset + len(column) + 1]
-    present = column.is_valid().to_numpy(zero_copy_only=False)
-    lengths = np.where(present, np.diff(starts), NULL_LENGTH)
+    array, offset_type = _as_one_array(column)
+    _, offsets, content = array.buffers()
+    bounds = np.frombuffer(offsets, offset_type)[array.offset : array.offset + len(array) + 1]
+    starts = bounds.astype(np.int64)
+    lengths = np.diff(starts)
+    if array.null_count:
+        lengths[~array.is_valid().to_numpy(zero_copy_only=False)] = NULL_LENGTH
     data = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
     return data, starts[:-1].copy(), lengths
+
+
+def _as_one_array(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, Any]:
+    """Return the column as one array of byte strings, copied only if it has to be, and the type of its offsets."""
+    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
+        column = column.chunk(0)
+    if isinstance(column, pa.Array) and len(column) and column.type in (pa.binary(), pa.string()):
+        return column, np.int32
+    column = column.cast(pa.large_binary())
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column, np.int64

@@ -18,7 +18,7 @@ from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.batch_loop.preflight import check_surroundings
 from tidegate.runtime.configuration.application import Application, select_operators
 from tidegate.runtime.configuration.changes import REMEDY
-from tidegate.runtime.doctor.change_preview import ChangePreview, preview_change
+from tidegate.runtime.doctor.change_preview import ChangePreview, Forecast, preview_change
 from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
 from tidegate.runtime.telemetry.driver_status import one_line
 
@@ -85,16 +85,17 @@ def show_previews(previews: Sequence[ChangePreview]) -> None:
         if found.changes:
             Console().print(_table(found))
         if found.status == "live":
-            click.echo("  " + forecast_text(found))
+            click.echo("  " + forecast_text(found.forecast))
+            for step, forecast in found.steps.items():
+                click.echo(f"  {step}: {forecast_text(forecast)}")
         if any(change.refused for change in found.changes):
             click.echo(f"  {REMEDY}")
         for warning in found.warnings:
             click.echo(f"  {'reason' if found.status == 'refused' else 'warning'}: {warning}")
 
 
-def forecast_text(found: ChangePreview) -> str:
+def forecast_text(forecast: Forecast) -> str:
     """Return one line with the number of records held now, released, dropped without a result, and held afterwards."""
-    forecast = found.forecast
     lost = f", {forecast.lost:,} lost without a result" if forecast.lost else ""
     return f"{forecast.held:,} held, {forecast.released:,} released{lost}, {forecast.held_after:,} held after"
 
@@ -107,6 +108,7 @@ def _details(found: ChangePreview) -> dict[str, Any]:
     return {
         "changes": [asdict(change) for change in found.changes],
         "numbers": asdict(found.forecast),
+        **({"steps": {name: asdict(each) for name, each in found.steps.items()}} if found.steps else {}),
         "warnings": list(found.warnings),
     }
 
@@ -116,7 +118,7 @@ def _table(found: ChangePreview) -> Table:
     for title in ("option", "was", "is", ""):
         table.add_column(title)
     for change in found.changes:
-        table.add_row(change.option, _shown(change.before), _shown(change.after), change.refused or "")
+        table.add_row(change.option, _shown(change.before), _shown(change.after), change.refused or change.note or "")
     return table
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+import pyarrow as pa
 from pydantic import Field, PlainSerializer, ValidationInfo, field_validator
 
 from tidegate.contracts.config import (
@@ -19,6 +20,7 @@ from tidegate.contracts.config import (
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
+from tidegate.contracts.values import Values
 from tidegate.operators.bounds import StrictBuffer
 
 FOREVER = "forever"
@@ -74,6 +76,10 @@ class DeduplicateRules(KeyRules):
     def hold(self, length: int | None) -> int:
         """Return 0: nothing is held back."""
         return 0
+
+    def held_columns(self, values: Values) -> pa.Schema:
+        """Return no columns: keys alone are remembered."""
+        return pa.schema([])
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return why the keys remembered under `before` do not suffice for this configuration, per option.

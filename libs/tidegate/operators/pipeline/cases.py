@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
+from tidegate.operators.pipeline.changing_reference import ChangingChain, Holder, Sieve, Under, way_of
 from tidegate.operators.pipeline.config import Filter, PipelineConfig, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain
+from tidegate.operators.pipeline.rules.changes import is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import as_config
 from tidegate.operators.pipeline.steps import operators_of
@@ -24,7 +26,10 @@ from tidegate.operators.testing.strategies import histories
 
 
 def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_ms: int) -> Trace:
-    """Return the trace that the references predict; nothing of a pipeline changes while it holds something."""
+    """Return the trace that the references predict; of pipelines with branches, nothing changes that matters."""
+    changed = [cast(PipelineConfig, event.config) for event in history if isinstance(event, Change)]
+    if changed and all(is_chain(each.steps) for each in [config, *changed]):
+        return _of_changing_chain([config, *changed], history, clock_ms)
     history = [event for event in history if not isinstance(event, Change)]
     chain, graph = Chain.of(history, config.time == "pipeline"), Graph(config.steps)
     names = {at: node.name for node in graph.nodes() for at in range(node.at, node.at + len(node.steps))}
@@ -37,6 +42,46 @@ def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_m
     return _trace(
         config, chain, names, [event.offset for event in history if isinstance(event, Row) and not event.time_only]
     )
+
+
+def _of_changing_chain(configs: Sequence[PipelineConfig], history: Sequence[Event], clock_ms: int) -> Trace:
+    """Return the trace of a chain; a change may bring steps, or take some away."""
+    chain = ChangingChain(way_of(history), configs[0].time == "pipeline", _under(configs[0]), _under)
+    for name in _all_steps(configs):
+        chain.sift(name)
+        chain.operate(name, partial(_played_under, clock_ms))
+    chain.sift(None)
+    taken = sum(isinstance(event, Row) and not event.time_only for event in history)
+    chain.trace.applied = taken - sum(row["topic"] is None for row in [*chain.trace.late, *chain.trace.rejected])
+    return _finished(configs[-1], chain.trace, chain.emissions(), chain.times)
+
+
+def _all_steps(configs: Sequence[PipelineConfig]) -> list[str]:
+    """Return the names of all steps that hold state, in order: new ones are behind those that were there."""
+    return list(dict.fromkeys(name for config in configs for name in config.operators))
+
+
+def _under(config: PipelineConfig) -> Under:
+    """Return what the chain is under this configuration."""
+    under, run, name, holds = Under({}, {}, ""), list[Sieve](), "", config.holds()
+    for at, step in enumerate(config.steps):
+        if isinstance(step, Stateful):
+            under.sieves[step.name], run = run, []
+            under.holders[step.name] = Holder(as_config(step.rules), holds[step.name])
+            name = step.name
+            continue
+        name = name if run else str(at + 1)
+        run.append(
+            Sieve(name, lambda row: row.key not in (None, b"a"))
+            if isinstance(step, Filter)
+            else Sieve(name, lambda row: row.key not in (None, b"ab"), REASON)
+        )
+    under.sieves[None] = run
+    return under._replace(last=name)
+
+
+def _played_under(clock_ms: int, config: OperatorConfig, events: Sequence[Event]) -> Trace:
+    return _played(test_part(config.kind, "cases").CASES[config.kind].reference, config, clock_ms, events)
 
 
 def _place(config: PipelineConfig, name: str) -> Any:
@@ -64,13 +109,20 @@ def _played(reference: Any, rules: OperatorConfig, clock_ms: int, events: Sequen
 
 
 def _trace(config: PipelineConfig, chain: Chain, names: Mapping[int, str], offsets: Sequence[int]) -> Trace:
-    trace, columns = chain.trace, changes_of(operators_of(steps_of(config)).values()).names
-    trace.emissions = chain.emissions({at: name for at, name in names.items() if _emits(config, at)})
-    trace.applied = chain.note_refused(offsets)
+    emissions = chain.emissions({at: name for at, name in names.items() if _emits(config, at)})
+    chain.trace.applied = chain.note_refused(offsets)
+    return _finished(config, chain.trace, emissions, chain.times)
+
+
+def _finished(
+    config: PipelineConfig, trace: Trace, emissions: list[dict[str, Any]], times: Sequence[tuple[str, int, int]]
+) -> Trace:
+    columns = changes_of(operators_of(steps_of(config)).values()).names
+    trace.emissions = emissions
     for rows in (trace.emissions, trace.late, trace.rejected):
         rows.sort(key=lambda row: row["step"])
-    trace.stream_time = chain.times[0][1]
-    trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, chain.times)] if row]
+    trace.stream_time = times[0][1]
+    trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, times)] if row]
     return trace
 
 

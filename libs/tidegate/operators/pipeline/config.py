@@ -11,22 +11,26 @@ from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_vali
 
 from tidegate.contracts.config import (
     AddedWindows,
+    Held,
     KeyRules,
     OperatorConfig,
     OperatorRules,
     Output,
     OutputDeclaration,
     OutputWindows,
+    PartChange,
     TableFacts,
     TableRead,
     TimeWindows,
     Windows,
     flatten_topics,
+    holds_nothing,
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Values, as_written, schema_of
 from tidegate.operators.pipeline.rules import sinks
+from tidegate.operators.pipeline.rules.changes import Chain, changes_of_steps, is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import KeyType, Place, as_config
 from tidegate.operators.pipeline.rules.reading import Reading
@@ -173,9 +177,25 @@ class PipelineRules(KeyRules):
         return sum(holds) if len(holds) == len(self.operators) else None
 
     def closed_kept_for_ms(self) -> int | None:
-        """Return for how long all steps still know closed windows, ms; None if no step has any."""
-        kept = [rules.closed_kept_for_ms() for rules in self.operators.values()]
-        return min((each for each in kept if each is not None), default=None)
+        """Return for how long the first step that holds state knows closed windows, ms; None if it has none."""
+        return next(iter(self.operators.values())).closed_kept_for_ms()
+
+    def part_changes(
+        self, before: OperatorRules, known: int = MAX_TIMESTAMP, held: Held = holds_nothing
+    ) -> dict[str, list[PartChange]]:
+        """Return the changes of each step, and that of the input's values, which steps judge by what they hold.
+
+        The steps of a pipeline with branches or several outputs are judged as a whole.
+        """
+        assert isinstance(before, PipelineRules)
+        if not (is_chain(before.steps) and is_chain(self.steps)):
+            return {}
+        was, now = (Chain.of(rules.steps, rules.places()) for rules in (before, self))
+        values = [_value_as_written(rules.value) for rules in (before, self)]
+        return {
+            "steps": list(changes_of_steps(was, now, held, known)),
+            "value": [PartChange("value", *values)] if values[0] != values[1] else [],
+        }
 
     def reads(self) -> TableRead | None:
         """Return the table that one of the steps reads, or None."""

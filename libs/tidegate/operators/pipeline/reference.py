@@ -59,7 +59,7 @@ class Chain:
     @classmethod
     def of(cls, history: Sequence[Event], passes_time: bool) -> Chain:
         """Return a chain without steps."""
-        moved = [Moved(event, _source(event), turn) for turn, event in enumerate(history)]
+        moved = [Moved(event, source_of(event), turn) for turn, event in enumerate(history)]
         return cls(passes_time, {"input": Way(moved, in_input=True)})
 
     def merged(self, steps: Sequence[Any]) -> Way:
@@ -67,7 +67,7 @@ class Chain:
         if len(steps) == 1:
             return self.ways[steps[0]]
         for way in (self.ways[step] for step in steps if self.ways[step].in_input):
-            self.takers.update(moved.source for moved in way.moved if _is_record(moved.event))
+            self.takers.update(moved.source for moved in way.moved if is_record(moved.event))
         every = sorted((moved for step in steps for moved in self.ways[step].moved), key=lambda moved: moved.turn)
         whole = [moved for moved in every if not isinstance(moved.event, Advance | Flush)]
         once = {moved.turn: moved for moved in every if isinstance(moved.event, Advance | Flush)}
@@ -76,20 +76,20 @@ class Chain:
     def filter(self, step: Any, before: Way, kept: Kept) -> None:
         """Let only some records go on; the others pass their time on."""
         dropped = [moved._replace(event=_without_record(moved.event, kept)) for moved in before.moved]
-        moved = [each for each in dropped if self.passes_time or not _is_mark(each.event)]
+        moved = [each for each in dropped if self.passes_time or not is_mark(each.event)]
         self.ways[step] = replace(before, moved=moved)
 
     def require(self, step: Any, name: str, before: Way, kept: Kept, reason: str) -> None:
         """Reject some records."""
-        refused = [each for each in before.moved if _is_record(each.event) and not kept(each.event)]  # type: ignore[arg-type]
+        refused = [each for each in before.moved if is_record(each.event) and not kept(each.event)]  # type: ignore[arg-type]
         self.trace.rejected += [
-            _as_given(_columns(moved.event))
+            as_given(columns_of(moved.event))
             | {"cause": reason, "lateness": None, "bound": None}
             | _of(name, moved.source, before)
             for moved in refused
         ]
         moved = [each for each in before.moved if each not in refused]
-        moved = [each for each in moved if self.passes_time or not _is_mark(each.event)]
+        moved = [each for each in moved if self.passes_time or not is_mark(each.event)]
         self.ways[step] = replace(before, moved=moved)
 
     def operate(self, step: Any, name: str, before: Way, play: Play, hold: int | None, *, windows: bool) -> None:
@@ -97,14 +97,14 @@ class Chain:
         arriving = before.moved if before.in_input else list(_numbered(before.moved))
         arriving = self._with_common_advances(arriving, play)
         whole = play([moved.event for moved in arriving])
-        sources = {moved.event.offset: moved.source for moved in arriving if _is_record(moved.event)}  # type: ignore[union-attr]
+        sources = {moved.event.offset: moved.source for moved in arriving if is_record(moved.event)}  # type: ignore[union-attr]
         refused = set[int]()
         for rows, due in ((self.trace.late, whole.late), (self.trace.rejected, whole.rejected)):
-            rows += [_as_given(row) | _of(name, sources[row["offset"]], before) for row in due]
+            rows += [as_given(row) | _of(name, sources[row["offset"]], before) for row in due]
             refused |= {sources[row["offset"]] for row in due}
         if before.in_input:
             self.takers.update(set(sources.values()) - refused)
-        self.trace.held += [_as_given(row) | {"step": name} for row in whole.held]
+        self.trace.held += [as_given(row) | {"step": name} for row in whole.held]
         self.trace.held_bytes += whole.held_bytes
         self.times.append((name, whole.stream_time, len(sources)))
         behind = list(_behind(arriving, play, passes=self.passes_time and hold is not None))
@@ -134,10 +134,10 @@ class Chain:
         windowed = any(self.ways[step].windowed for step in emitting)
         blank = dict.fromkeys(WINDOW if windowed else ())
         return [
-            blank | _as_given(moved.event.row) | {"step": name, "source": moved.source}  # type: ignore[union-attr]
+            blank | as_given(moved.event.row) | {"step": name, "source": moved.source}  # type: ignore[union-attr]
             for step, name in emitting.items()
             for moved in self.ways[step].moved
-            if _is_record(moved.event)
+            if is_record(moved.event)
         ]
 
 
@@ -153,20 +153,20 @@ class Emitted(Row):
 
 def _behind(arriving: Sequence[Moved], play: Play, *, passes: bool) -> Iterator[Moved]:
     """Yield what leaves an operator after each event, then the mark, then the flush itself."""
-    emitted = marked = 0
+    before = marked = 0
     for count, moved in enumerate(arriving, 1):
         trace = play([each.event for each in arriving[:count]])
         source = SOURCELESS if isinstance(moved.event, Flush) else moved.source
-        for row in trace.emissions[emitted:]:
-            yield Moved(_emitted(row), source, moved.turn)
+        for row in trace.emissions[before:]:
+            yield Moved(emitted(row), source, moved.turn)
         for _, time in trace.marks[marked:] if passes else ():
             yield Moved(Row(None, None, time, 0, time_only=True), source, moved.turn)
         if isinstance(moved.event, Flush):
             yield Moved(Flush(), SOURCELESS, moved.turn)
-        emitted, marked = len(trace.emissions), len(trace.marks)
+        before, marked = len(trace.emissions), len(trace.marks)
 
 
-def _emitted(row: dict[str, Any]) -> Emitted:
+def emitted(row: dict[str, Any]) -> Emitted:
     headers = row["headers"] or b""
     if "window_start" in row:
         names = (HEADER_WINDOW_START, HEADER_WINDOW_END)
@@ -176,7 +176,7 @@ def _emitted(row: dict[str, Any]) -> Emitted:
     return found
 
 
-def _as_given(row: dict[str, Any]) -> dict[str, Any]:
+def as_given(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row without the headers that tell the next reference its window: within a pipeline it is a column."""
     return row | {"headers": None} if HEADER_WINDOW_START.encode() in (row["headers"] or b"") else row
 
@@ -192,15 +192,15 @@ def _numbered(way: Sequence[Moved]) -> Iterator[Moved]:
             yield moved
 
 
-def _source(event: Event) -> int:
+def source_of(event: Event) -> int:
     return event.offset if isinstance(event, Row) else SOURCELESS
 
 
-def _is_record(event: Event) -> bool:
+def is_record(event: Event) -> bool:
     return isinstance(event, Row) and not event.time_only
 
 
-def _is_mark(event: Event) -> bool:
+def is_mark(event: Event) -> bool:
     return isinstance(event, Row) and event.time_only
 
 
@@ -210,7 +210,7 @@ def _without_record(event: Event, kept: Kept) -> Event:
     return event
 
 
-def _columns(event: Event) -> dict[str, Any]:
+def columns_of(event: Event) -> dict[str, Any]:
     assert isinstance(event, Row)
     if isinstance(event, Emitted):
         return {name: event.row[name] for name in ("key", "value", "headers", "timestamp", "offset")}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.config import KeyRules, OperatorConfig
+from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
+from tidegate.contracts.config import Held, KeyRules, OperatorConfig, holds_nothing
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.runtime.configuration.application import config_hash, config_of, settings_of
@@ -23,17 +23,26 @@ REMEDY = "undo the change, or give the operator a new name: it then starts from 
 class Change:
     """An option that differs, with its values as they would be written (None: left out).
 
-    `refused`: why the change is not allowed; None: it is allowed.
+    `refused`: why the change is not allowed; None: it is allowed. `note`: what then is worth knowing.
     """
 
     option: str
     before: Any
     after: Any
     refused: str | None = None
+    note: str | None = None
 
 
-def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIMESTAMP) -> list[Change]:
-    """Return the options that differ. `known`: how far behind stream time closed windows are still known, ms."""
+def changes(
+    before: OperatorConfig,
+    after: OperatorConfig,
+    known: int = MAX_TIMESTAMP,
+    held: Held = holds_nothing,
+) -> list[Change]:
+    """Return the options that differ; of a pipeline's steps, what differs in each.
+
+    `known`: how far behind stream time closed windows are still known, ms. `held`: how much a step holds.
+    """
     was, now = settings_of(before), settings_of(after)
     if before.kind != after.kind:
         return [
@@ -45,16 +54,14 @@ def changes(before: OperatorConfig, after: OperatorConfig, known: int = MAX_TIME
             )
         ]
     reasons, live = _NOT_MIXED | after.incompatibilities(before, known), LIVE | after.live
-    return [
-        Change(
-            option=option,
-            before=was.get(option),
-            after=now.get(option),
-            refused=reasons.get(option, None if option in live else ANOTHER_STATE),
-        )
-        for option in type(after).model_fields
-        if was.get(option) != now.get(option)
-    ]
+    parts, found = after.part_changes(before, known, held), list[Change]()
+    for option in type(after).model_fields:
+        if option in parts:
+            found += [Change(**part._asdict()) for part in parts[option]]
+        elif was.get(option) != now.get(option):
+            refused = reasons.get(option, None if option in live else ANOTHER_STATE)
+            found.append(Change(option=option, before=was.get(option), after=now.get(option), refused=refused))
+    return found
 
 
 def as_kept(newest: BatchMeta | None, config: OperatorConfig) -> OperatorConfig:
@@ -79,10 +86,17 @@ def changes_since(newest: BatchMeta, config: OperatorConfig) -> list[Change]:
     """
     if not newest.settings or newest.config == config_hash(config):
         return []
-    found = changes(config_of(newest.settings), config, _known(newest))
+    known = newest.partitions.values()
+    before, held = config_of(newest.settings), lambda step: sum(held_in(each, step) for each in known)
+    found = changes(before, config, _known(newest), held)
     if any(known.totals.records_in for known in newest.partitions.values()):
         return found
     return [change if change.option == "kind" else replace(change, refused=None) for change in found]
+
+
+def held_in(known: PartitionMeta, step: str) -> int:
+    """Return how much a step of a pipeline holds in a partition; all that the partition holds if that is not known."""
+    return known.measured.get(f"{step}.held_now", known.totals.held)
 
 
 def remembered(newest: BatchMeta, config: OperatorConfig) -> dict[int, int]:

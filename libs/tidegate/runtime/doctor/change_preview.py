@@ -5,8 +5,8 @@ Nothing is written. The state is read from the log into memory, one partition at
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
 from tidegate.contracts.batch_metadata import BatchMeta, Pin
@@ -35,7 +35,8 @@ KEPT = (
 class Forecast:
     """Numbers of held records before and after a change.
 
-    `held`: now. `released`: emitted by the change. `lost`: dropped without a result. `held_after`: held after it.
+    `held`: now. `released`: emitted by the change. `lost`: dropped without a result. `held_after`: held after it. Of a
+    step of a pipeline, `released` is what enters the next step.
     """
 
     held: int = 0
@@ -53,13 +54,15 @@ class ChangePreview:
     """The preview for one operator.
 
     `status`: `new` (no log yet), `same` (no change), `live` (all changes allowed), `refused` (a change is not), or
-    `unknown` (the log does not have the previous configuration). `newest`: the log's newest batch, if `live`.
+    `unknown` (the log does not have the previous configuration). `newest`: the log's newest batch, if `live`. `steps`:
+    of a pipeline, the forecast of each step that holds state.
     """
 
     name: str
     status: str
     changes: tuple[Change, ...] = ()
     forecast: Forecast = Forecast()
+    steps: Mapping[str, Forecast] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     newest: BatchMeta | None = None
 
@@ -80,11 +83,13 @@ def preview_change(application: Application, name: str) -> ChangePreview:
     found = tuple(changes_since(newest, config))
     if any(change.refused for change in found):
         return ChangePreview(name=name, status="refused", changes=found, warnings=warnings)
+    partitions = list(_partitions(application, name, log, newest, config))
     return ChangePreview(
         name=name,
         status="live",
         changes=found,
-        forecast=sum(_partitions(application, name, log, newest, config), Forecast()),
+        forecast=sum((whole for whole, _ in partitions), Forecast()),
+        steps=_summed(steps for _, steps in partitions),
         warnings=warnings + _warnings(config, config_of(newest.settings)),
         newest=newest,
     )
@@ -121,25 +126,37 @@ def _history_kept(config: OperatorConfig) -> int:
 
 def _partitions(
     application: Application, name: str, log: OperatorLog, newest: BatchMeta, config: OperatorConfig
-) -> Iterator[Forecast]:
+) -> Iterator[tuple[Forecast, dict[str, Forecast]]]:
+    """Yield the forecast of each partition that holds records, and of a pipeline that of each step."""
     holds = readers_of(application, name, log.lake).held(newest, newest.partitions, SYSTEM_CLOCK.now_ms())[1]
     for partition, known in sorted(newest.partitions.items()):
         if known.totals.held:
             state = committed_state(log, newest, partition, config)
             if partition in holds:
                 cast(ReadTable, state).hold(*holds[partition])
-            for table, pin in newest.inputs.items():
+            for table, pin in newest.inputs.items() if config.reads() is not None else ():
                 cast(TableReader, state).read_table(
                     table_state(application, table, pin, partition, prefer_longer_history=True)
                 )
             step = state.step(Records.from_rows([]), SYSTEM_CLOCK.now_ms())
-            released = step.emissions.num_rows
-            yield Forecast(
-                held=known.totals.held,
-                released=released,
-                lost=max(0, known.totals.held - step.counts.held - released),
-                held_after=step.counts.held,
-            )
+            steps = {
+                each: _forecast(known.measured.get(f"{each}.held_now", 0), counts.emitted, counts.held)
+                for each, counts in step.ledger.items()
+                if f"{each}.held_now" in step.measures  # others are stateless
+            }
+            whole = _forecast(known.totals.held, step.emissions.num_rows, step.counts.held)
+            yield replace(whole, lost=sum(each.lost for each in steps.values())) if step.ledger else whole, steps
+
+
+def _forecast(held: int, released: int, held_after: int) -> Forecast:
+    return Forecast(held=held, released=released, lost=max(0, held - released - held_after), held_after=held_after)
+
+
+def _summed(partitions: Iterable[Mapping[str, Forecast]]) -> dict[str, Forecast]:
+    found: dict[str, Forecast] = {}
+    for steps in partitions:
+        found |= {name: forecast + found.get(name, Forecast()) for name, forecast in steps.items()}
+    return found
 
 
 def table_state(

@@ -86,8 +86,8 @@ class OperatorLog:
 
     def __init__(self, lake: Lake, snapshot: Snapshot, clock: Clock = SYSTEM_CLOCK) -> None:
         self.lake, self._clock = lake, clock
-        self.schema = pa.schema(Schema.from_json(snapshot.metadata["schemaString"]))
         self._snapshot = snapshot
+        self._new_columns: list[pa.Field] = []
         self._newest: Newest | None = None
         self._own_entry: bytes | None = None
         self._puts = 0
@@ -114,6 +114,8 @@ class OperatorLog:
         _refuse_foreign_changes(lake, newest_entries(lake, newest))
         log = cls(lake, load(lake, newest), clock)
         _refuse_another(lake.place, log._snapshot, operator, log.schema, schema)
+        # rule: steps-add-columns
+        log._new_columns = [field for field in schema if field.name not in log.schema.names and _is_pipeline(schema)]
         log.newest()
         return log
 
@@ -125,6 +127,11 @@ class OperatorLog:
         """
         wanted = newest_version(lake) if version is None else version
         return cls(lake, load(lake, -1 if wanted is None else wanted))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the log. Files that were written before a column was added lack it."""
+        return pa.schema(Schema.from_json(self._snapshot.metadata["schemaString"]))
 
     @property
     def place(self) -> Place:
@@ -344,12 +351,18 @@ class OperatorLog:
         return self._newest
 
     def _upgrade(self) -> list[Action]:
-        """Return the action that raises the format of a log of format 1; no action for other logs."""
+        """Return the action that raises the format of a log of format 1, or adds the columns of a pipeline's new steps.
+
+        Other logs stay as they are.
+        """
         metadata = self._snapshot.metadata
         kept = format_from_claim(self.format)
-        if self.format == kept:
+        if self.format == kept and not self._new_columns:
             return []
-        return [{"metaData": {**metadata, "configuration": {**metadata["configuration"], FORMAT_KEY: str(kept)}}}]
+        configuration = {**metadata["configuration"], FORMAT_KEY: str(kept)}
+        schema = Schema.from_arrow(pa.schema([*self.schema, *self._new_columns])).to_json()
+        self._new_columns = []
+        return [{"metaData": {**metadata, "configuration": configuration, "schemaString": schema}}]
 
     def _refuse_reuse(self, meta: BatchMeta) -> None:
         newest = self.newest()
@@ -493,10 +506,19 @@ def _refuse_another(place: Place, snapshot: Snapshot, operator: str, found: pa.S
         raise StateError("the log belongs to another operator", value=f"{name} in {place}", remedy=remedy)
     if is_partitioned(int(written)):
         expected = pa.schema([field for field in expected if field.name != "step"])
-    if not found.equals(expected):
+    if not (_has_columns_of(found, expected) if _is_pipeline(expected) else found.equals(expected)):
         different = sorted({field.name for field in set(found) ^ set(expected)})
         remedy = "an operator's kind and columns are fixed in its log: give the changed operator a new name"
         raise StateError("the operator log has different columns", value=f"{different} in {place}", remedy=remedy)
+
+
+def _is_pipeline(schema: pa.Schema) -> bool:
+    return "source" in schema.names
+
+
+def _has_columns_of(found: pa.Schema, expected: pa.Schema) -> bool:
+    """Return whether the log is a pipeline's, and no column has another type: its steps may come and go."""
+    return _is_pipeline(found) and all(found.field(f.name).equals(f) for f in expected if f.name in found.names)
 
 
 def _error(verdict: Verdict, log: Lake, meta: BatchMeta, above: Sequence[Entry]) -> Exception:

@@ -155,6 +155,9 @@ def tagged(rows: pa.Table, step: str, schema: pa.Schema | None = None) -> pa.Tab
 def rows_of(rows: pa.Table, step: str, operator: Operator) -> pa.Table:
     """Return the rows of one step, with the columns that its operator knows."""
     found = rows.filter(pc.equal(rows[STEP.name], step))
+    for field in own_columns(operator):
+        if field.name not in found.schema.names:  # the log is older than the step
+            found = found.append_column(field, pa.nulls(found.num_rows, field.type))
     named = [*changes_schema(own_columns(operator)).names, *_used_undo_columns(found)]
     return found.select([name for name in named if name in found.schema.names])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -31,6 +33,8 @@ from tidegate.operators.pipeline.passage.results import (
 from tidegate.operators.pipeline.passage.shape import Shape
 from tidegate.operators.pipeline.passage.times import Times, moved_times
 from tidegate.operators.pipeline.steps import INPUT, Step
+
+_NO_ROWS, _NO_SOURCES = Records.from_rows([]), np.empty(0, np.int64)
 
 
 class Way(NamedTuple):
@@ -96,20 +100,29 @@ class Batch:
         return flow if step.name in self.steps.first_segment else numbered(flow, received)
 
     def take(self, step: Step, state: OperatorState, flow: Flow) -> Stopped | None:
-        """Let the step take the flow, then the advance or the flush; return where a bound stopped it."""
-        results = [self._step(step, state, flow)]
-        stopped = self._stopped(step, results[0], flow)
+        """Let the step take the flow, then the advance or the flush; return where a bound stopped it.
+
+        A batch without records lets each step act under its own rules first, which may be new ones.
+        """
+        acted = [state.step(_NO_ROWS, self.way.clock_ms)] if self._acts_first(flow) else []
+        taken = self._step(step, state, flow)
+        stopped = self._stopped(step, taken, flow)
+        results = [*acted, taken]
         if stopped is None and self.way.kind == "flush":
             results.append(state.flush())
         self._note(step, flow, results)
         self._check(step, flow, stopped)
-        sources = flow.source, np.empty(0, np.int64)
         hold = step.hold if step.passes_time else None
-        parts = (flow_of(result, source, hold) for result, source in zip(results, sources, strict=False))
-        self.flows[step.name] = joined(*parts)
+        sources = (flow.source if result is taken else _NO_SOURCES for result in results)
+        self.flows[step.name] = joined(*map(partial(flow_of, hold=hold), results, sources))
         if step.name in self.steps.emitting:
             self._emit(step, pa.concat_tables([result.emissions for result in results]))
         return stopped
+
+    def _acts_first(self, flow: Flow) -> bool:
+        """Return whether the batch has no records, but something arrives at the step."""
+        # rule: own-rules-first
+        return self.way.kind == "step" and not len(self.way.records) and len(flow) > 0
 
     def records_of(self, flow: Flow) -> int:
         """Return how many records the flow has, without marks and dropped rows."""
@@ -175,7 +188,7 @@ class Batch:
 
     def _note(self, step: Step, flow: Flow, results: list[StepResult]) -> None:
         """Keep the tables and the counts of the step."""
-        last, whole = results[-1], results[0].counts
+        last, whole = results[-1], max((result.counts for result in results), key=attrgetter("records_in"))
         emitted = sum(result.counts.emitted for result in results)
         held = {"held": last.counts.held, "held_bytes": last.counts.held_bytes, "emitted": emitted}
         self.ledger[step.name] = Counts(**vars(whole) | held)
@@ -186,6 +199,7 @@ class Batch:
                 self._keep(name, self._refused(rows, step, _sources(rows["offset"].to_numpy(), flow)))
             for name, number in result.measures.items():
                 self._measure(f"{step.name}.{name}", number)
+        self.measures[f"{step.name}.held_now"] = last.counts.held
         self.needs += [] if last.needs is None else [last.needs]
 
     def _check(self, step: Step, flow: Flow, stopped: Stopped | None) -> None:

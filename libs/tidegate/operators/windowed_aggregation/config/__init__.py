@@ -158,6 +158,14 @@ class WindowedAggregationRules(OperatorRules):
             )
         return self.aggregate.results(values)
 
+    def held_columns(self, values: Values) -> pa.Schema:
+        """Return the columns that aggregates read; all of them if windows keep their elements."""
+        sources = [entry.source for entry in self.aggregate.entries if entry.kind != "count"]
+        if self.keeps_elements or True in sources:
+            return values.schema
+        read = {source.names[0] for source in sources if isinstance(source, JsonField)}
+        return pa.schema([field for field in values.schema if field.name in read])
+
     def hold(self, length: int | None) -> int:
         """Return how old the start of a window may be whose result is still to come."""
         if self.emit == "final":

@@ -1,0 +1,162 @@
+"""Which steps of a pipeline may change while it holds something, and why others may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.metadata import small_meta
+from tidegate.contracts.batch_metadata import BatchMeta, Counts
+from tidegate.contracts.config import read
+from tidegate.contracts.errors import UserError
+from tidegate.operators.pipeline.config import PipelineConfig
+from tidegate.runtime.configuration.application import config_hash, settings_of
+from tidegate.runtime.configuration.changes import Change, changes, changes_since, check_changes
+
+pytestmark = pytest.mark.fast
+
+HELD = {"name": "held", "kind": "suppression", "until": {"time_limit": "1h"}}
+FIRST = {"name": "first", "kind": "deduplicate", "within": "10m", "grace": "1h"}
+DELAY = {"value": {"json": {"delay": "int64"}}}
+
+
+def pipeline(*steps: dict[str, Any], **options: Any) -> PipelineConfig:
+    return read(PipelineConfig, {"input": "in", "steps": list(steps), **options})
+
+
+def counted(name: str = "counts", grace: str = "10m", **more: Any) -> dict[str, Any]:
+    window = {"tumbling": "1h", "grace": grace}
+    return {"name": name, "kind": "windowed_aggregation", "window": window, "aggregate": {"count": True}, **more}
+
+
+def refused(found: list[Change]) -> dict[str, str]:
+    return {change.option: change.refused for change in found if change.refused}
+
+
+def allowed(found: list[Change]) -> list[str]:
+    assert not refused(found)
+    return [change.option for change in found]
+
+
+def holding(config: PipelineConfig, **held: int) -> BatchMeta:
+    """What the log says when the steps hold that much."""
+    totals, measured = (
+        Counts(records_in=9, applied=9, held=sum(held.values())),
+        {f"{s}.held_now": n for s, n in held.items()},
+    )
+    known = {"last": {0: (3, "a")}, "stream_time": {0: 9}, "totals": {0: totals}, "measured": {0: measured}}
+    return small_meta(batch=3, config=config_hash(config), settings=settings_of(config), input="in", **known)
+
+
+def test_each_step_changes_by_the_rules_of_its_kind() -> None:
+    before = pipeline(FIRST, HELD)
+    assert allowed(changes(before, pipeline(FIRST, HELD | {"until": {"time_limit": "5s"}}))) == ["steps.held.until"]
+    longer = refused(changes(before, pipeline(FIRST | {"within": "2h"}, HELD)))
+    assert list(longer) == ["steps.first.within"]
+    assert "would be passed on again" in longer["steps.first.within"]
+
+
+def test_a_suppression_behind_windows_changes_its_grace_with_theirs() -> None:
+    final = {"name": "final", "kind": "suppression", "until": "window_close"}
+    before, after = (pipeline(counted(grace=grace, emit="updates"), final) for grace in ("10m", "1m"))
+    assert allowed(changes(before, after)) == ["steps.counts.window", "steps.final.grace"]
+    assert set(refused(changes(after, before))) == {"steps.counts.window", "steps.final.grace"}
+
+
+def test_a_step_of_another_kind_and_name_are_another_step() -> None:
+    before = pipeline(FIRST | {"name": "it"}, HELD)
+    found = refused(changes(before, pipeline(HELD | {"name": "it"}, HELD)))
+    assert found == {"steps.it.kind": "the state of one kind cannot become that of another"}
+
+
+def test_stateless_steps_are_free_and_what_is_held_was_made_by_the_former_ones() -> None:
+    before = pipeline({"filter": "delay > 1"}, HELD, {"filter": "delay > 2"}, **DELAY)
+    after = pipeline({"require": "delay > 1", "reason": "early"}, HELD, {"filter": "delay > 3"}, **DELAY)
+    first, last = changes(before, after)
+    assert (first.option, first.after) == ("steps before held", [{"require": "delay > 1", "reason": "early"}])
+    assert first.note == "what is held behind them was made by the former steps"
+    assert (last.option, last.note) == ("steps behind the last", None)
+    assert not refused([first, last])
+
+
+def test_a_new_step_that_holds_state_goes_to_the_end() -> None:
+    before = pipeline(HELD)
+    [added] = changes(before, pipeline(HELD, FIRST))
+    assert (added.option, added.refused) == ("steps.first", None)
+    assert "it starts empty" in (added.note or "")
+    assert "behind all others" in refused(changes(before, pipeline(FIRST, HELD)))["steps.first"]
+
+
+def test_steps_that_hold_state_keep_their_order() -> None:
+    found = refused(changes(pipeline(HELD, FIRST), pipeline(FIRST, HELD)))
+    assert found == {"steps": "steps that hold state keep their order: another order is another pipeline"}
+
+
+def test_a_step_that_is_removed_holds_nothing() -> None:
+    before, after = pipeline(HELD, FIRST), pipeline(HELD)
+    with pytest.raises(UserError, match="cannot continue") as told:
+        check_changes(holding(before, held=2, first=7), after)
+    assert "steps.first: first holds 7: let `tidegate flush` release it" in str(told.value.value)
+    check_changes(holding(before, held=2, first=0), after)
+
+
+def test_a_log_that_never_measured_its_steps_counts_as_holding_in_each() -> None:
+    before = pipeline(HELD, FIRST)
+    log = holding(before, held=3, first=0)
+    unmeasured = small_meta(
+        settings=log.settings, config=log.config, totals={0: log.partitions[0].totals}, last={0: (1, "a")}
+    )
+    assert refused(changes_since(unmeasured, pipeline(HELD)))
+
+
+def test_the_first_step_is_removed_only_if_none_holds_anything() -> None:
+    before, after = pipeline(FIRST, HELD), pipeline(HELD)
+    assert "held holds 2" in refused(changes_since(holding(before, first=0, held=2), after))["steps.first"]
+    check_changes(holding(before, first=0, held=0), after)
+
+
+TYPED = {"string": {"with_columns": {"late": "CAST(delay AS varchar)"}}, "int64": {"with_columns": {"late": "delay"}}}
+
+
+def test_columns_that_a_step_holds_keep_their_type() -> None:
+    before, after = (pipeline(TYPED[type], HELD, **DELAY) for type in ("int64", "string"))
+    found = refused(changes(before, after))
+    assert found == {"steps.held.input.late": "held holds values whose field late is of type int64"}
+    more = pipeline(TYPED["int64"], {"with_columns": {"more": "delay + 1"}}, HELD, **DELAY)
+    assert allowed(changes(before, more)) == ["steps before held"]
+
+
+def test_a_step_that_holds_keys_alone_or_reads_other_fields_does_not_mind() -> None:
+    largest = {"aggregate": {"max": {"field": "delay"}}, "emit": "final"}
+    for step in (FIRST, counted() | largest):
+        before, after = (pipeline(TYPED[type], step, **DELAY) for type in ("int64", "string"))
+        assert allowed(changes(before, after)) == [f"steps before {step['name']}"]
+    of_late = counted() | {"aggregate": {"max": {"field": "late"}}, "emit": "final"}
+    before, after = (pipeline(TYPED[type], of_late, **DELAY) for type in ("int64", "string"))
+    assert "steps.counts.input.late" in refused(changes(before, after))
+
+
+def test_fields_of_the_input_come_and_go() -> None:
+    before, after = (pipeline(HELD, value={"json": fields}) for fields in ({"a": "int64"}, {"b": "string"}))
+    assert allowed(changes(before, after)) == ["value"]
+    other = pipeline(HELD, value={"json": {"a": "string"}})
+    assert "steps.held.input.a" in refused(changes(before, other))
+    assert refused(changes(before, pipeline(HELD))) == {"steps.held": "it holds values of the form object"}
+
+
+def test_fields_within_a_field_come_and_go() -> None:
+    before, after, other = (
+        pipeline(HELD, value={"json": {"at": fields}})
+        for fields in ({"x": "int64"}, {"x": "int64", "y": "int64"}, {"x": "string"})
+    )
+    assert allowed(changes(before, after)) == ["value"]
+    assert list(refused(changes(before, other))) == ["steps.held.input.at"]
+
+
+def test_closed_windows_of_a_later_step_are_not_kept_for_longer() -> None:
+    limited = HELD | {"until": {"time_limit": "1s"}}
+    for steps, options in (([], []), ([limited], ["steps.counts.retention"])):
+        before, after = (pipeline(*steps, counted(emit="final", retention=kept)) for kept in ("2h", "3h"))
+        assert list(refused(changes(before, after))) == options
+        assert allowed(changes(after, before)) == ["steps.counts.retention"]
