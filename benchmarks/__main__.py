@@ -82,7 +82,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
 """Bounds by benchmark and figure. Each benchmark is the module of that name in one of FOLDERS; its `measure(say)`
 returns the figures."""
 
-FOLDERS = ("benchmarks", "benchmarks.in_memory", "benchmarks.resources")
+FOLDERS = ("benchmarks", "benchmarks.in_memory", "benchmarks.resources", "benchmarks.peers")
 
 
 def main() -> int:

@@ -53,7 +53,7 @@ def weather(*gusts: tuple[int, float]) -> OperatorState:
 
 def drawn(page: Path) -> list[Row]:
     """The events of the page's time line."""
-    [text] = [block.text for block in blocks(page) if block.language == "text"]
+    text, *_ = (block.text for block in blocks(page) if block.language == "text")
     events = re.findall(r"(\w) (\d\d):(\d\d)", text.splitlines()[0])
     keys = {"a": 1, "b": 2}
     return [
