@@ -39,8 +39,10 @@ from tidegate.operators.windowed_aggregation.cases import elements_reference, wi
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import load, settings_of
 from tidegate.runtime.kafka.client import client
+from tidegate.runtime.spark.views import register
 from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.place import Place
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -316,6 +318,26 @@ def test_a_step_is_removed_when_it_holds_nothing(changing):
     more = here.feed(AFTER)
     here.catch_up()
     assert here.emitted() == visible(pipeline_reference(config, [*rows, Flush(), Change(changed), *more], 10**15))
+
+
+@pytest.mark.spark_reads
+def test_views_show_a_new_step_as_empty_where_the_log_is_older_than_it(changing):
+    here = changing("pipeline")
+    here.configure({"steps": [FIRST]})
+    here.feed(BEFORE)
+    here.catch_up()
+    here.configure({"steps": [FIRST, SLOW]})
+    held = "SELECT count(*) FROM changing_slow_buffer"
+
+    def shown(version=None):
+        register(here.spark, Place.of(str(here.lake / NAME)), NAME, load(here.file).operators[NAME], version)
+        return here.spark.sql(held).collect()[0][0]
+
+    assert shown() == 0
+    before = OperatorLog.at(lake_at(here.lake / NAME), None).version
+    here.feed(AFTER)
+    here.catch_up()
+    assert shown() > 0 == shown(before)
 
 
 def flush(here):

@@ -710,14 +710,16 @@ def test_a_pipeline_gets_the_columns_of_a_new_step_with_its_next_commit(tmp_path
     before, after = log_schema([source]), log_schema([source, phase])
     log = OperatorLog.open(place, OPERATOR, before, create=True)
     commit_rows(log, 1, {("emission", 0): rows("a")}, next_offset={0: 1}, last={0: (1, "x")})
-    wider = OperatorLog.open(place, OPERATOR, after, create=False)
+    wider = OperatorLog.open(place, OPERATOR, after, create=False, steps_change=True)
     assert OperatorLog.at(place, None).schema == before
     commit_rows(wider, 2, {}, next_offset={0: 1}, last={0: (1, "x")})
     assert OperatorLog.at(place, None).schema == wider.schema == after
     assert wider.read("emission").select(["key", "phase"]).to_pylist() == [{"key": b"a", "phase": None}]
-    assert OperatorLog.open(place, OPERATOR, before, create=False).schema == after
-    with pytest.raises(StateError, match="different columns"):
-        OperatorLog.open(place, OPERATOR, log_schema([source, pa.field("phase", pa.string())]), create=False)
+    assert OperatorLog.open(place, OPERATOR, before, create=False, steps_change=True).schema == after
+    other = log_schema([source, pa.field("phase", pa.string())])
+    for schema, steps_change in ((other, True), (before, False)):
+        with pytest.raises(StateError, match="different columns"):
+            OperatorLog.open(place, OPERATOR, schema, create=False, steps_change=steps_change)
 
 
 def test_a_log_of_a_different_format_is_refused(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.contracts.config import OperatorRules
 from tidegate.operators.pipeline.config import PipelineRules, Stateful
+from tidegate.operators.pipeline.passage.results import own_columns
 from tidegate.operators.pipeline.rules.graph import Graph, Node
 from tidegate.operators.pipeline.rules.places import WINDOW, Place
-from tidegate.operators.registry import kind_of
+from tidegate.operators.registry import kind_of, operator_for
 from tidegate.operators.views import create_view, register_emissions, register_refused
+
+_SQL_TYPES = {pa.int8(): "TINYINT", pa.int64(): "BIGINT", pa.binary(): "BINARY", pa.string(): "STRING"}
+"""The types of the columns that kinds add to a log."""
 
 
 def register(spark: Any, name: str, config: PipelineRules) -> list[str]:
@@ -65,9 +71,16 @@ def _register_steps(spark: Any, name: str) -> str:
 
 
 def _register_step(spark: Any, name: str, node: Node, rules: OperatorRules, *, holds_state: bool) -> list[str]:
-    """Create the views of one step. Results that other steps read are only in the log if they are kept."""
+    """Create the views of one step. Results that other steps read are only in the log if they are kept.
+
+    A log that is older than the step lacks its columns; they are null.
+    """
     own = f"{name}_{node.name}"
-    views = [create_view(spark, f"{own}_log", f"SELECT * FROM {name}_log WHERE step = '{node.name}'")]
+    has = spark.table(f"{name}_log").columns
+    fields = own_columns(operator_for(rules)) if holds_state else []
+    lacking = [field for field in fields if field.name not in has]
+    nulls = "".join(f", CAST(NULL AS {_SQL_TYPES[field.type]}) AS {field.name}" for field in lacking)
+    views = [create_view(spark, f"{own}_log", f"SELECT *{nulls} FROM {name}_log WHERE step = '{node.name}'")]
     emissions = register_emissions(spark, own, rules, "source")
     views += kind_of(rules.kind).register_views(spark, own, rules) if holds_state else []
     if node.kept:

@@ -145,7 +145,7 @@ class Claimant:
             check_log_exists(log)
         schema = log_schema(operator_for(self._config).columns)
         clock = self._environment.clock
-        return OperatorLog.open(log, self._name, schema, create=not self._attempts, clock=clock)
+        return OperatorLog.open(log, self._name, schema, create=not self._attempts, steps_change=True, clock=clock)
 
     def _log_lake(self) -> Lake:
         return self._environment.lake(self._application.lake / self._name)

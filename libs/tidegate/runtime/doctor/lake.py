@@ -134,7 +134,7 @@ def _log(application: Application, name: str) -> Log | None:
         if not has_version(lake, None):
             return None
         schema = log_schema(operator_for(application.operators[name]).columns)
-        log = OperatorLog.open(lake, name, schema, create=False)
+        log = OperatorLog.open(lake, name, schema, create=False, steps_change=True)
         return Log(
             name=name,
             place=place,

@@ -16,5 +16,6 @@ def existing_log(application: Application, name: str, environment: Environment) 
         name,
         log_schema(operator_for(application.operators[name]).columns),
         create=False,
+        steps_change=True,
         clock=environment.clock,
     )

@@ -95,9 +95,19 @@ class OperatorLog:
 
     @classmethod
     def open(
-        cls, lake: Lake, operator: str, schema: pa.Schema, *, create: bool, clock: Clock = SYSTEM_CLOCK
+        cls,
+        lake: Lake,
+        operator: str,
+        schema: pa.Schema,
+        *,
+        create: bool,
+        steps_change: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> OperatorLog:
         """Return a handle at the newest version, for the driver; with `create`, create the table if there is none.
+
+        With `steps_change`, the log of a pipeline may have other columns than `schema`, because of steps that come and
+        go: those that it lacks are added with the next commit.
 
         Raise StateError, with a remedy, if there is no log, if it is damaged, if it has another format, operator or
         schema, and if another program changed its data. Raise Unavailable while the lake fails.
@@ -113,9 +123,10 @@ class OperatorLog:
         # rule: foreign-change-refused/data
         _refuse_foreign_changes(lake, newest_entries(lake, newest))
         log = cls(lake, load(lake, newest), clock)
-        _refuse_another(lake.place, log._snapshot, operator, log.schema, schema)
+        evolves = steps_change and _is_pipeline(schema)
+        _refuse_another(lake.place, log._snapshot, operator, log.schema, schema, evolves=evolves)
         # rule: steps-add-columns
-        log._new_columns = [field for field in schema if field.name not in log.schema.names and _is_pipeline(schema)]
+        log._new_columns = [field for field in schema if evolves and field.name not in log.schema.names]
         log.newest()
         return log
 
@@ -488,7 +499,9 @@ def _foreign_change(log: Lake, foreign: Sequence[int]) -> StateError:
     )
 
 
-def _refuse_another(place: Place, snapshot: Snapshot, operator: str, found: pa.Schema, expected: pa.Schema) -> None:
+def _refuse_another(
+    place: Place, snapshot: Snapshot, operator: str, found: pa.Schema, expected: pa.Schema, *, evolves: bool
+) -> None:
     needed = (snapshot.protocol["minReaderVersion"], snapshot.protocol["minWriterVersion"])
     # rule: known-delta-protocol
     if needed[0] > _PROTOCOL[0] or needed[1] > _PROTOCOL[1]:
@@ -506,7 +519,7 @@ def _refuse_another(place: Place, snapshot: Snapshot, operator: str, found: pa.S
         raise StateError("the log belongs to another operator", value=f"{name} in {place}", remedy=remedy)
     if is_partitioned(int(written)):
         expected = pa.schema([field for field in expected if field.name != "step"])
-    if not (_has_columns_of(found, expected) if _is_pipeline(expected) else found.equals(expected)):
+    if not (_has_same_types(found, expected) if evolves else found.equals(expected)):
         different = sorted({field.name for field in set(found) ^ set(expected)})
         remedy = "an operator's kind and columns are fixed in its log: give the changed operator a new name"
         raise StateError("the operator log has different columns", value=f"{different} in {place}", remedy=remedy)
@@ -516,8 +529,8 @@ def _is_pipeline(schema: pa.Schema) -> bool:
     return "source" in schema.names
 
 
-def _has_columns_of(found: pa.Schema, expected: pa.Schema) -> bool:
-    """Return whether the log is a pipeline's, and no column has another type: its steps may come and go."""
+def _has_same_types(found: pa.Schema, expected: pa.Schema) -> bool:
+    """Return whether the log is a pipeline's, and no column of both has another type."""
     return _is_pipeline(found) and all(found.field(f.name).equals(f) for f in expected if f.name in found.names)
 
 
