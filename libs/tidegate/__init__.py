@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidegate.application.evictors import Evictor, evict, near_last, newest, recent
     from tidegate.application.formats import (
         Format,
+        batch_function,
         bytes_,
         int16,
         int32,
@@ -50,12 +51,14 @@ if TYPE_CHECKING:
     from tidegate.operators.suppression import SuppressionConfig, SuppressionRules
     from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
     from tidegate.operators.table_history.versioned_table import VersionedTable
+    from tidegate.operators.user_functions import BatchFunction
     from tidegate.operators.windowed_aggregation import WindowedAggregationConfig, WindowedAggregationRules
     from tidegate.window_store import WindowStore
 
 __all__ = [
     "Aggregate",
     "Application",
+    "BatchFunction",
     "Column",
     "DeduplicateConfig",
     "DeduplicateRules",
@@ -79,6 +82,7 @@ __all__ = [
     "WindowedOutput",
     "WindowedStream",
     "avg",
+    "batch_function",
     "bytes_",
     "col",
     "collect",
@@ -116,6 +120,7 @@ _NAMES = {
     "tidegate.application.evictors": ("Evictor", "evict", "near_last", "newest", "recent"),
     "tidegate.application.formats": (
         "Format",
+        "batch_function",
         "bytes_",
         "int16",
         "int32",
@@ -126,6 +131,7 @@ _NAMES = {
         "time_windows",
         "timestamp",
     ),
+    "tidegate.operators.user_functions": ("BatchFunction",),
     "tidegate.expressions.column": ("Column", "col"),
     "tidegate.application.limits": ("max_bytes", "max_keys", "time_limit", "window_close"),
     "tidegate.application.streams": (

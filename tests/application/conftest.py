@@ -15,7 +15,15 @@ from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.spark.session import running_spark, start_session
 
 INPUTS = ("departures", "weather", "flights", "gates", "visits", "arrivals", "events")
-OUTPUTS = ("carrier-updates", "flights-with-weather", "worst-gates", "arrival-updates", "alerts", "storm-delays")
+OUTPUTS = (
+    "carrier-updates",
+    "flights-with-weather",
+    "worst-gates",
+    "arrival-updates",
+    "alerts",
+    "storm-delays",
+    "worst-delays",
+)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from hypothesis import assume
@@ -91,10 +92,18 @@ def _step(rows: Any, options: dict[str, Any]) -> Any:
     name = options.pop("name", None)
     if "require" in options:
         rows = rows.require(options["require"], options["reason"])
+    elif {"map", "flat_map"} & options.keys() or isinstance(options.get("filter"), dict):
+        [verb] = {"filter", "map", "flat_map"} & options.keys()
+        rows = getattr(rows, verb)(_function(options[verb]["function"] if verb == "filter" else options[verb]))
     else:
         [(verb, fields)] = options.items()
         rows = getattr(rows, verb)(**fields) if isinstance(fields, dict) else getattr(rows, verb)(fields)
     return rows if name is None else rows.named(name)
+
+
+def _function(name: str) -> Any:
+    module, _, function = name.partition(":")
+    return getattr(import_module(module), function)
 
 
 def _name(options: dict[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,11 @@ from tidegate.runtime.configuration.application import config_of, settings_of
 
 pytestmark = pytest.mark.fast
 
-ALLOWED = ("tidegate.operators.testing.joiners", "tidegate.operators.testing.evictors")
+ALLOWED = (
+    "tidegate.operators.testing.joiners",
+    "tidegate.operators.testing.evictors",
+    "tidegate.operators.testing.batch_functions",
+)
 
 
 @st.composite
@@ -28,6 +32,8 @@ def operators(draw: st.DrawFn, case: str) -> dict[str, OperatorConfig]:
     """Any operator of the kind, with topics and formats, and the table that it reads."""
     config: OperatorConfig = draw(cases()[case].configs)
     more = draw(st.fixed_dictionaries({}, optional=_everywhere(config)))
+    loses_fields = any({"map", "flat_map"} & step.keys() for step in settings_of(config).get("steps", ()))
+    assume(not (loses_fields and "timestamp" in more))
     config = config_of(settings_of(config) | more)
     read = config.reads()
     if read is None:

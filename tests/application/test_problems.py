@@ -11,6 +11,7 @@ import pytest
 import tidegate as tg
 from tests.application.programs import application
 from tidegate.contracts.errors import ConfigurationError, UserError
+from tidegate.operators.testing.batch_functions import measured
 
 pytestmark = pytest.mark.fast
 
@@ -152,7 +153,7 @@ def test_a_missing_option_has_the_line_of_the_call_that_lacks_it_and_a_name_that
     [
         ("stream", "to", r"\.suppress"),
         ("stream", "count", r"\.window"),
-        ("stream", "map", r"\.with_columns"),
+        ("stream", "where", r"\.filter"),
         ("stream", "groupByKey", "keys of their topic"),
         ("windowed", "keep", r"\.count\(\)"),
         ("windowed", "sum", r"\.aggregate\(tg\.sum\(FIELD\)\)"),
@@ -415,3 +416,39 @@ operators:
         ("operators.updates.output", "a/b"),
         ("operators.updates.dead_letters", ""),
     }
+
+
+def test_a_batch_function_that_a_step_cannot_call_is_a_problem_with_its_remedy() -> None:
+    chooses = tg.batch_function()(lambda rows: rows["delay"])
+    makes = tg.batch_function(emits={"n": "int64"})(measured.function)
+
+    def problem(step: Callable[[Any], Any]) -> tuple[str, str]:
+        app = application()
+        step(app.stream("departures", name="updates")).suppress(tg.time_limit("1s")).keep()
+        with pytest.raises(ConfigurationError) as caught:
+            app.check()
+        [found] = caught.value.problems
+        return found.cause, found.remedy
+
+    module = "define it with `def` at the top level of a module of its own, and import it from there"
+    decorate = 'decorate it with @tg.batch_function(emits={"score": "float64"})'
+    plain: Any = sorted
+    assert [
+        problem(lambda rows: rows.filter(chooses)),
+        problem(lambda rows: rows.filter(makes)),
+        problem(lambda rows: rows.filter(plain)),
+        problem(lambda rows: rows.map(chooses)),
+        problem(lambda rows: rows.flat_map(plain)),
+    ] == [
+        ("Spark's Python workers cannot import it", module),
+        ("the function makes values, and does not choose rows", "write .map"),
+        ("not a batch function", "decorate it with @tg.batch_function()"),
+        ("not a function that says which fields it makes", decorate),
+        ("not a function that says which fields it makes", decorate),
+    ]
+
+
+def test_fields_that_a_batch_function_cannot_emit_are_refused_where_it_is_decorated() -> None:
+    with pytest.raises(UserError) as refused:
+        tg.batch_function(emits="score")  # type: ignore[arg-type]
+    assert refused.value.remedy

@@ -19,6 +19,7 @@ BLOCKS = [block for page in pages() for block in blocks(page)]
 RUN = {
     "docs/concepts/pipelines.md": ("tests/pipelines/test_page.py", {"text"}),
     "docs/how-to/applications.md": ("tests/application/test_programs.py", {"yaml", "python", "text"}),
+    "docs/how-to/batch-functions.md": ("tests/application/test_how_to_batch_functions.py", {"yaml", "python"}),
     "docs/how-to/control-database.md": ("tests/control/test_how_to.py", {"sh", "sql"}),
     "docs/how-to/evictors.md": ("tests/operators/windowed_aggregation/test_how_to_evictors.py", {"yaml", "python"}),
     "docs/how-to/joins.md": ("tests/docs/test_how_tos.py", {"yaml", "sh", "python"}),

@@ -17,9 +17,19 @@ from tidegate.application.loading import load_application
 
 pytestmark = pytest.mark.fast
 
-FUNCTIONS = {"delays": "worst", "gates": "worst"}
-"""Modules of functions that programs import, by the name of the function."""
+WORST = "def worst(*arguments: object) -> object: return arguments\n"
+LEGS = """
+import pyarrow as pa
+import tidegate as tg
 
+@tg.batch_function()
+def is_known(rows: pa.RecordBatch) -> pa.Array: ...
+
+@tg.batch_function(emits={"airport": "string", "delay": "int64"})
+def stops(rows: pa.RecordBatch) -> pa.RecordBatch: ...
+"""
+MODULES = {"delays": WORST, "gates": WORST, "legs": LEGS}
+"""Modules of functions that programs import."""
 
 SPARK = "from pyspark.sql import SparkSession\n\nspark: SparkSession\n"
 """What a reader has before the first block."""
@@ -45,8 +55,8 @@ def test_a_program_and_the_file_beside_it_are_one_application(
 ) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    for module, function in FUNCTIONS.items():
-        (tmp_path / f"{module}.py").write_text(f"def {function}(*arguments): return arguments\n")
+    for module, text in MODULES.items():
+        (tmp_path / f"{module}.py").write_text(text)
         monkeypatch.delitem(sys.modules, module, raising=False)
     (tmp_path / "app.py").write_text(program.text)
     assert load_application(tmp_path / "app.py:app") == tg.Application.from_yaml(file.text)
@@ -55,8 +65,8 @@ def test_a_program_and_the_file_beside_it_are_one_application(
 @pytest.mark.process
 def test_the_python_of_every_page_type_checks(tmp_path: Path) -> None:
     """Blocks of a page continue each other; a program of its own, `# app.py`, is a function."""
-    for module, function in FUNCTIONS.items():
-        (tmp_path / f"{module}.py").write_text(f"def {function}(*arguments: object) -> object: return arguments\n")
+    for module, text in MODULES.items():
+        (tmp_path / f"{module}.py").write_text(text)
     assert strict_all([file for page in pages() if (file := _typed_page(page, tmp_path)) is not None]) == {}
 
 

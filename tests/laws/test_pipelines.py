@@ -17,7 +17,7 @@ from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.pipeline import INPUT, Pipeline, Step
-from tidegate.operators.pipeline.stateless import keeping, merging, requiring
+from tidegate.operators.pipeline.passage.stateless import keeping, merging, requiring
 from tidegate.operators.registry import config_type, operator_for
 from tidegate.operators.testing import strategies
 from tidegate.operators.testing.laws import Advance, Flush, batches, small

@@ -64,6 +64,14 @@ def test_a_suppression_behind_windows_changes_its_grace_with_theirs() -> None:
     assert set(refused(changes(after, before))) == {"steps.counts.window", "steps.final.grace"}
 
 
+def test_flat_map_before_the_first_step_neither_comes_nor_goes() -> None:
+    several = {"flat_map": "tidegate.operators.testing.batch_functions:repeated", "emits": {"n": "int64"}}
+    before, after = pipeline(HELD), pipeline(several, HELD)
+    for was, now in ((before, after), (after, before)):
+        assert "numbered by arrival" in refused(changes(was, now))["steps before held"]
+    assert allowed(changes(before, pipeline(HELD, several))) == ["steps behind the last"]
+
+
 def test_a_step_of_another_kind_and_name_are_another_step() -> None:
     before = pipeline(FIRST | {"name": "it"}, HELD)
     found = refused(changes(before, pipeline(HELD | {"name": "it"}, HELD)))

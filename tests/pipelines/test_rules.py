@@ -164,6 +164,13 @@ def test_all_problems_of_all_steps_are_reported_at_once() -> None:
         ([COUNTS | {"emits": {"n": "int64"}}], "steps.0", "the fields of its results are known without `emits`"),
         ([COUNTS, {"filter": "count"}], "steps.1", "a condition must be true or false (count: int64)"),
         ([COUNTS, {"require": "count < 3"}], "steps.1.reason", "required, but missing"),
+        ([{"map": "legs:stops"}, COUNTS], "steps.0.emits", "required, but missing"),
+        ([{"flat_map": "stops", "emits": {"n": "int64"}}, COUNTS], "steps.0.flat_map", "not the name of a function"),
+        (
+            [{"flat_map": "legs:stops", "emits": {"row": "int64"}}, COUNTS],
+            "steps.0",
+            "row says from which row another was made",
+        ),
         ([{"with_columns": {"a": "1"}}, COUNTS], "steps.0", "values have no fields to which others are added"),
         (
             [COUNTS, {"select": {"at": "make_timestamp(timestamp)"}}],

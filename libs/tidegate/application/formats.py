@@ -1,14 +1,19 @@
-"""Formats of keys and values, event timestamps in values, and how keys name their windows."""
+"""Formats of keys and values, event timestamps in values, how keys name windows, and fields that functions emit."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from dataclasses import fields as dataclass_fields
-from typing import Any, Literal, TypeAlias, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_type_hints
 
-from tidegate.application.options import Duration, Fault, Unusable, faults_in
-from tidegate.contracts.errors import InvalidValue
+from tidegate.application.options import Duration, Fault, FunctionName, Unusable, faults_in, function_name
+from tidegate.contracts.errors import InvalidValue, UserError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidegate.operators.user_functions import BatchFunction
 
 Fields: TypeAlias = "Mapping[str, Any] | type"
 """The fields of JSON objects: `{"delay": "int64"}`, or a dataclass."""
@@ -130,3 +135,48 @@ class TimeWindowedKeys:
 def time_windows(length: Duration) -> TimeWindowedKeys:
     """Return Kafka's format of time-windowed keys, with windows of this length."""
     return TimeWindowedKeys(length)
+
+
+def batch_function(
+    *, emits: Fields | None = None
+) -> Callable[[Callable[[pa.RecordBatch], pa.RecordBatch | pa.Array]], BatchFunction]:
+    """Return the decorator of a function over a record batch, which has a column for each field of the rows.
+
+    `emits`: the fields of the values that it makes, for `.map` and `.flat_map`. The function then returns a record
+    batch of these fields, with one row for each row; for `.flat_map` with any number of them, and with a column `row`,
+    which has the place of the row from which each was made. Omitted: it returns an array of bools, for `.filter`. What
+    it makes of a row must depend on that row alone. Raise UserError if `emits` does not name fields.
+    """
+    from tidegate.contracts.values import schema_of
+    from tidegate.operators.user_functions import BatchFunction
+
+    written = None if emits is None else known_fields(emits)
+    for fault in faults_in(written):
+        raise UserError(fault.cause, value=fault.value, remedy=fault.remedy)
+    schema = None if written is None else schema_of(written)
+    return lambda function: BatchFunction(function, schema)
+
+
+def function_choosing(function: Any) -> FunctionName | Unusable | None:
+    """Return the name of a function that chooses rows, as an option."""
+    if not hasattr(function, "emits"):
+        return Unusable(Fault(function, "not a batch function", "decorate it with @tg.batch_function()"))
+    if function.emits is not None:
+        return Unusable(Fault(function.__name__, "the function makes values, and does not choose rows", "write .map"))
+    return function_name(function)
+
+
+def function_making(function: Any) -> FunctionName | Unusable | None:
+    """Return the name of a function that makes values, as an option."""
+    if getattr(function, "emits", None) is None:
+        remedy = 'decorate it with @tg.batch_function(emits={"score": "float64"})'
+        return Unusable(Fault(function, "not a function that says which fields it makes", remedy))
+    return function_name(function)
+
+
+def emitted(function: Any) -> dict[str, Any] | None:
+    """Return the fields that the function makes, as a configuration file has them; None if it does not say."""
+    from tidegate.contracts.values import as_written
+
+    emits = getattr(function, "emits", None)
+    return None if emits is None else as_written(emits)

@@ -15,7 +15,7 @@ from tidegate.application.aggregates import Aggregate
 from tidegate.application.definitions.chains import Definitions, merged, unread
 from tidegate.application.definitions.definition import Definition
 from tidegate.application.evictors import Evictor
-from tidegate.application.formats import Fields, KafkaWindows, known_fields
+from tidegate.application.formats import Fields, KafkaWindows, emitted, function_choosing, function_making, known_fields
 from tidegate.application.limits import EagerBound, StrictBound, TimeLimit, WindowClose, as_options, bounds_as_options
 from tidegate.application.options import Duration, Fault, Function, Unusable, function_name, option_of, optional
 from tidegate.application.places import caller
@@ -26,6 +26,7 @@ from tidegate.expressions.column import Column
 if TYPE_CHECKING:
     from tidegate.application.frames.query import Query
     from tidegate.contracts.config import OperatorRules
+    from tidegate.operators.user_functions import BatchFunction
 
 _ENDS = ("to", "keep", "start")
 """Methods that end a chain: an operator has them."""
@@ -247,7 +248,6 @@ class Source(Value, Generic[Results]):
 
     others: ClassVar[Mapping[str, str]] = {
         "where": "write .filter(CONDITION)",
-        **dict.fromkeys(("map", "flat_map"), "write .with_columns(NAME=EXPRESSION) or .select(NAME=EXPRESSION)"),
         **dict.fromkeys(_ENDS, "call a method that defines an operator first, such as .suppress(tg.time_limit(...))"),
         **dict.fromkeys(("count", "aggregate"), "write .window(tg.tumbling(LENGTH, grace=...)) first"),
         **dict.fromkeys(
@@ -256,9 +256,18 @@ class Source(Value, Generic[Results]):
         ),
     }
 
-    def filter(self, condition: Condition) -> Self:
-        """Return the rows for which the condition is true. The time of the others still counts."""
-        return self._stateless(".filter", {"filter": _sql(condition)})
+    def filter(self, condition: Condition | BatchFunction) -> Self:
+        """Return the rows for which the condition is true, or which the function chooses. Time of the others counts."""
+        chosen: Any = {"function": function_choosing(condition)} if callable(condition) else _sql(condition)
+        return self._stateless(".filter", {"filter": chosen})
+
+    def map(self, function: BatchFunction) -> Self:
+        """Return the rows with values that a function makes of each: it has `@tg.batch_function(emits=...)`."""
+        return self._stateless(".map", {"map": function_making(function), "emits": emitted(function)})
+
+    def flat_map(self, function: BatchFunction) -> Self:
+        """Return the rows that a function makes: any number of each, which has its key, time and window."""
+        return self._stateless(".flat_map", {"flat_map": function_making(function), "emits": emitted(function)})
 
     def require(self, condition: Condition, reason: str) -> Self:
         """Return the rows for which the condition is true. The others are rejected and move no time."""

@@ -11,7 +11,7 @@ how its input was cut into batches.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -135,13 +135,14 @@ class Sifted(NamedTuple):
     """What a stateless step made of a flow: the flow behind it, and the rows that it rejected, with their causes.
 
     `rejected`: indexes of the rows that came in; they are not in the flow, and move no time. `filtered`: how many
-    records only pass their time on from here.
+    records only pass their time on from here. `added`: how many records there are more, where one became several.
     """
 
     flow: Flow
     rejected: Int64s
     causes: tuple[str, ...] = ()
     filtered: int = 0
+    added: int = 0
 
 
 class Stateless(Protocol):
@@ -152,4 +153,13 @@ class Stateless(Protocol):
 
     def __call__(self, *flows: Flow) -> Sifted:
         """Return what the step makes of the flows."""
+        ...
+
+
+@runtime_checkable
+class UserStep(Stateless, Protocol):
+    """A step that holds nothing and calls a function of the user's own."""
+
+    def load(self) -> None:
+        """Load the function. Raise UserError if it cannot be loaded."""
         ...

@@ -15,7 +15,8 @@ _RECORD = {
     "timestamp": pa.int64(),
     "offset": pa.int64(),
 }
-_CAUSE = pa.dictionary(pa.int8(), pa.string())
+_CODE = pa.int32()  # the rows of a batch may have a cause each: functions of the user's own say why they fail
+_CAUSE = pa.dictionary(_CODE, pa.string())
 _OPS = pa.array(["put", "delete"])
 
 EMISSIONS = pa.schema(_RECORD | {"cause": _CAUSE})
@@ -29,7 +30,7 @@ def changes_schema(columns: Iterable[pa.Field] = ()) -> pa.Schema:
 
 def dictionary_column(codes: Array, texts: pa.Array) -> pa.Array:
     """Return the text of each code, as a dictionary array; a code is an index into `texts`."""
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), texts)
+    return pa.DictionaryArray.from_arrays(pa.array(codes, _CODE), texts)
 
 
 def ops(gone: Array) -> pa.Array:

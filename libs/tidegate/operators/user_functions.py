@@ -4,9 +4,29 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import update_wrapper
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.contracts.errors import UserError
+
+
+class BatchFunction:
+    """A function of a record batch, for a step of a pipeline. What it returns for a row must depend on that row alone.
+
+    `emits`: the fields of the values that it makes; None: it chooses rows, with a bool for each.
+    """
+
+    def __init__(self, function: Callable[[pa.RecordBatch], Any], emits: pa.Schema | None) -> None:
+        self.function = function
+        self.emits = emits
+        self.name = f"{function.__module__}:{function.__qualname__}"
+        update_wrapper(self, function)
+
+    def __call__(self, rows: pa.RecordBatch) -> Any:
+        """Return what the function returns."""
+        return self.function(rows)
 
 
 def load(name: str, what: str) -> Callable[..., Any]:

@@ -136,6 +136,13 @@ RULES = (
         removals=(condition("False"),),
     ),
     Rule(
+        slug="first-numbers-stay",
+        name="the rows of a pipeline's first step are numbered in the same way as before",
+        chapter=Chapter.BATCH,
+        tests=tests("pipelines/test_changes", "flat_map_before_the_first_step_neither_comes_nor_goes"),
+        removals=(value("None"),),
+    ),
+    Rule(
         slug="known-of-first-step",
         name="only the first step of a pipeline may keep closed windows for longer",
         chapter=Chapter.BATCH,

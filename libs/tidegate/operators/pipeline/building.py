@@ -1,15 +1,20 @@
-"""Builds a pipeline's steps from its rules: operators, and a function for each run of stateless steps."""
+"""Builds a pipeline's steps from its rules: operators, and functions of a flow.
+
+Consecutive steps with expressions are one function, and a step that calls a function of the user's own is another.
+"""
 
 from __future__ import annotations
 
 from tidegate.contracts.flow import Stateless
 from tidegate.contracts.operator import Operator
-from tidegate.operators.pipeline.config import PipelineRules, Stateful
+from tidegate.operators.pipeline.config import FilterBy, FlatMap, Map, PipelineRules, Stateful
+from tidegate.operators.pipeline.evaluated.calling import FunctionStep
 from tidegate.operators.pipeline.evaluated.compiling import compiled
 from tidegate.operators.pipeline.operator import Pipeline
+from tidegate.operators.pipeline.passage.stateless import merging
 from tidegate.operators.pipeline.rules.graph import Graph, Node
 from tidegate.operators.pipeline.rules.places import Place
-from tidegate.operators.pipeline.stateless import merging
+from tidegate.operators.pipeline.rules.steps import Evaluated
 from tidegate.operators.pipeline.steps import Step
 from tidegate.operators.registry import operator_for
 
@@ -30,6 +35,7 @@ def steps_of(rules: PipelineRules) -> tuple[Step, ...]:
             hold=holds.get(node.name),
             passes_time=passes_time,
             kept=node.kept,
+            multiplies=isinstance(node.steps[0], FlatMap) if node.steps else False,
         )
         for node in Graph(rules.steps).nodes()
     )
@@ -40,4 +46,6 @@ def _does(node: Node, place: Place) -> Operator | Stateless:
         return merging()
     if isinstance(node.steps[0], Stateful):
         return operator_for(node.steps[0].rules)
-    return compiled([step for step in node.steps if not isinstance(step, Stateful)], place)
+    if isinstance(node.steps[0], FilterBy | Map | FlatMap):
+        return FunctionStep(node.steps[0], place)
+    return compiled([step for step in node.steps if isinstance(step, Evaluated)], place)

@@ -11,7 +11,7 @@ from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
 from tidegate.operators.pipeline.changing_reference import ChangingChain, Holder, Sieve, Under, way_of
-from tidegate.operators.pipeline.config import Filter, PipelineConfig, Sink, Stateful
+from tidegate.operators.pipeline.config import Filter, FilterBy, FlatMap, Map, PipelineConfig, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain
 from tidegate.operators.pipeline.rules.changes import is_chain
@@ -31,8 +31,7 @@ def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_m
     if changed and all(is_chain(each.steps) for each in [config, *changed]):
         return _of_changing_chain([config, *changed], history, clock_ms)
     history = [event for event in history if not isinstance(event, Change)]
-    chain, graph = Chain.of(history, config.time == "pipeline"), Graph(config.steps)
-    names = {at: node.name for node in graph.nodes() for at in range(node.at, node.at + len(node.steps))}
+    chain, names = Chain.of(history, config.time == "pipeline"), _names(config)
     behind: Any = ["input"]
     for at, step in enumerate(config.steps):
         read = [_place(config, name) for name in step.sources] or behind
@@ -42,6 +41,12 @@ def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_m
     return _trace(
         config, chain, names, [event.offset for event in history if isinstance(event, Row) and not event.time_only]
     )
+
+
+def _names(config: PipelineConfig) -> dict[int, str]:
+    """Return the name of each step, by place: stateless steps that follow each other have one."""
+    nodes = Graph(config.steps).nodes()
+    return {at: node.name for node in nodes for at in range(node.at, node.at + len(node.steps))}
 
 
 def _of_changing_chain(configs: Sequence[PipelineConfig], history: Sequence[Event], clock_ms: int) -> Trace:
@@ -63,21 +68,19 @@ def _all_steps(configs: Sequence[PipelineConfig]) -> list[str]:
 
 def _under(config: PipelineConfig) -> Under:
     """Return what the chain is under this configuration."""
-    under, run, name, holds = Under({}, {}, ""), list[Sieve](), "", config.holds()
+    under, run, holds, names = Under({}, {}, ""), list[Sieve](), config.holds(), _names(config)
     for at, step in enumerate(config.steps):
         if isinstance(step, Stateful):
             under.sieves[step.name], run = run, []
             under.holders[step.name] = Holder(as_config(step.rules), holds[step.name])
-            name = step.name
             continue
-        name = name if run else str(at + 1)
         run.append(
-            Sieve(name, lambda row: row.key not in (None, b"a"))
-            if isinstance(step, Filter)
-            else Sieve(name, lambda row: row.key not in (None, b"ab"), REASON)
+            Sieve(names[at], lambda row: row.key not in (None, b"a"))
+            if isinstance(step, Filter | FilterBy)
+            else Sieve(names[at], lambda row: row.key not in (None, b"ab"), REASON)
         )
     under.sieves[None] = run
-    return under._replace(last=name)
+    return under._replace(last=names[len(config.steps) - 1])
 
 
 def _played_under(clock_ms: int, config: OperatorConfig, events: Sequence[Event]) -> Trace:
@@ -97,7 +100,12 @@ def _play(config: PipelineConfig, chain: Chain, at: int, name: str, read: Sequen
         play = partial(_played, reference, as_config(step.rules), clock_ms)
         windows = step.rules.kind == "windowed_aggregation"
         chain.operate(at, name, before, play, config.holds()[name], windows=windows)
-    elif isinstance(step, Filter):
+    elif isinstance(step, FlatMap):
+        chain.flat_map(at, before, lambda row: [b'{"n":%d}' % n for n in range(len(row.key or b"") % 3)])
+    elif isinstance(step, Map):
+        chain.require(at, name, before, lambda row: row.key != b"ab", f"{step.map} fails: ValueError: ab")
+        chain.map(at, lambda row: b'{"n":%s}' % (b"null" if row.key is None else b"%d" % len(row.key)))
+    elif isinstance(step, Filter | FilterBy):
         chain.filter(at, before, lambda row: row.key not in (None, b"a"))
     else:
         chain.require(at, name, before, lambda row: row.key not in (None, b"ab"), REASON)

@@ -35,7 +35,11 @@ from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import KeyType, Place, as_config
 from tidegate.operators.pipeline.rules.reading import Reading
 from tidegate.operators.pipeline.rules.steps import (
+    Called,
     Filter,
+    FilterBy,
+    FlatMap,
+    Map,
     Require,
     Select,
     Sink,
@@ -43,11 +47,15 @@ from tidegate.operators.pipeline.rules.steps import (
     Stateless,
     StepRules,
     WithColumns,
+    call_of,
     steps_as_written,
 )
 
 __all__ = [
     "Filter",
+    "FilterBy",
+    "FlatMap",
+    "Map",
     "PipelineConfig",
     "PipelineRules",
     "Require",
@@ -135,8 +143,9 @@ class PipelineRules(KeyRules):
     the rows that arrive at it alone."""
     steps: Steps
     """The steps, in order: `{name: NAME, kind: KIND, ...}` with the options of that kind; `{filter: SQL}`, `{require:
-    SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`, `{to: TOPIC}`. A step reads the one
-    before it, or with `from: NAME` another one; `from: [NAME, NAME]` merges several."""
+    SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`, `{to: TOPIC}`; with a function of yours
+    `{filter: {function: module:function}}`, `{map: module:function, emits: {NAME: TYPE}}`, `{flat_map: ...}` likewise.
+    A step reads the one before it, or with `from: NAME` another one; `from: [NAME, NAME]` merges several."""
 
     @model_validator(mode="before")
     @classmethod
@@ -253,7 +262,8 @@ class PipelineConfig(PipelineRules, OperatorConfig):
 
     def functions(self) -> tuple[str, ...]:
         """Return the functions that the steps call."""
-        return tuple(name for rules in self.operators.values() for name in as_config(rules).functions())
+        own = (call_of(step).function for step in self.steps if isinstance(step, Called))
+        return (*own, *(name for rules in self.operators.values() for name in as_config(rules).functions()))
 
     def table_conflicts(self, table: TableFacts) -> Iterator[InvalidValue]:
         """Yield each reason why a step cannot read such a table."""

@@ -39,5 +39,7 @@ class Pipeline:
         return None
 
     def open(self, storage: Storage) -> PipelineState:
-        """Return the state in the storage; raise UserError as the steps' operators do."""
+        """Return the state in the storage; raise UserError as the steps' operators do, or if a function is lacking."""
+        for step in self.steps:
+            step.load()
         return PipelineState(self.steps, storage)

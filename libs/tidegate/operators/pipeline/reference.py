@@ -47,10 +47,12 @@ class Chain:
 
     `takers`: by offset how many branches have taken a record of the input. `advanced`: by turn to what time an advance
     advances the first operators: from the stream time of the first of them.
+    `given`: the values of the input's records, by offset; a refused one has the value that it came with.
     """
 
     passes_time: bool
     ways: dict[Any, Way]
+    given: dict[int, bytes | None]
     trace: Trace = field(default_factory=Trace)
     times: list[tuple[str, int, int]] = field(default_factory=list)
     takers: Counter[int] = field(default_factory=Counter)
@@ -60,7 +62,8 @@ class Chain:
     def of(cls, history: Sequence[Event], passes_time: bool) -> Chain:
         """Return a chain without steps."""
         moved = [Moved(event, source_of(event), turn) for turn, event in enumerate(history)]
-        return cls(passes_time, {"input": Way(moved, in_input=True)})
+        given = {event.offset: event.value for event in history if isinstance(event, Row) and not event.time_only}
+        return cls(passes_time, {"input": Way(moved, in_input=True)}, given)
 
     def merged(self, steps: Sequence[Any]) -> Way:
         """Return the way behind these steps: what one event of the history causes is in the order of the steps."""
@@ -76,8 +79,26 @@ class Chain:
     def filter(self, step: Any, before: Way, kept: Kept) -> None:
         """Let only some records go on; the others pass their time on."""
         dropped = [moved._replace(event=_without_record(moved.event, kept)) for moved in before.moved]
-        moved = [each for each in dropped if self.passes_time or not is_mark(each.event)]
-        self.ways[step] = replace(before, moved=moved)
+        self._go_on(step, before, dropped)
+
+    def map(self, step: Any, made: Callable[[Row], bytes]) -> None:
+        """Replace the values of the records that leave a step."""
+        moved = [
+            each._replace(event=_valued(each.event, made(each.event))) if is_record(each.event) else each  # type: ignore[arg-type]
+            for each in self.ways[step].moved
+        ]
+        self.ways[step] = replace(self.ways[step], moved=moved)
+
+    def flat_map(self, step: Any, before: Way, made: Callable[[Row], list[bytes]]) -> None:
+        """Replace each record by records of other values, of which there may be none; its time passes on then."""
+        way: list[Moved] = []
+        for moved in before.moved:
+            values = made(moved.event) if is_record(moved.event) else []  # type: ignore[arg-type]
+            rest = [] if values else [_without_record(moved.event, lambda _: False)]
+            way += [moved._replace(event=event) for event in [*(_valued(moved.event, each) for each in values), *rest]]
+            if before.in_input and values:
+                self.takers.update([moved.source])
+        self._go_on(step, replace(before, in_input=False), way)
 
     def require(self, step: Any, name: str, before: Way, kept: Kept, reason: str) -> None:
         """Reject some records."""
@@ -85,12 +106,10 @@ class Chain:
         self.trace.rejected += [
             as_given(columns_of(moved.event))
             | {"cause": reason, "lateness": None, "bound": None}
-            | _of(name, moved.source, before)
+            | self._of(name, moved.source, before)
             for moved in refused
         ]
-        moved = [each for each in before.moved if each not in refused]
-        moved = [each for each in moved if self.passes_time or not is_mark(each.event)]
-        self.ways[step] = replace(before, moved=moved)
+        self._go_on(step, before, [each for each in before.moved if each not in refused])
 
     def operate(self, step: Any, name: str, before: Way, play: Play, hold: int | None, *, windows: bool) -> None:
         """Let an operator take the way; what it emits and the time that it passes on are the way behind it."""
@@ -100,7 +119,7 @@ class Chain:
         sources = {moved.event.offset: moved.source for moved in arriving if is_record(moved.event)}  # type: ignore[union-attr]
         refused = set[int]()
         for rows, due in ((self.trace.late, whole.late), (self.trace.rejected, whole.rejected)):
-            rows += [as_given(row) | _of(name, sources[row["offset"]], before) for row in due]
+            rows += [as_given(row) | self._of(name, sources[row["offset"]], before) for row in due]
             refused |= {sources[row["offset"]] for row in due}
         if before.in_input:
             self.takers.update(set(sources.values()) - refused)
@@ -121,6 +140,14 @@ class Chain:
             found.append(moved)
         return found
 
+    def _go_on(self, step: Any, before: Way, moved: list[Moved]) -> None:
+        """Let this leave a step that holds nothing; with `time: records`, time marks end there."""
+        self.ways[step] = replace(before, moved=[each for each in moved if self.passes_time or not is_mark(each.event)])
+
+    def _of(self, name: str, source: int, before: Way) -> dict[str, Any]:
+        given = {"value": self.given[source]} if before.in_input else {}
+        return given | {"step": name, "source": source, "topic": None if before.in_input else f"step:{name}"}
+
     def note_refused(self, offsets: Sequence[int]) -> int:
         """Return how many of the input's records are applied; rows of those that a branch took are of steps alone."""
         refused = set[int]()
@@ -139,10 +166,6 @@ class Chain:
             for moved in self.ways[step].moved
             if is_record(moved.event)
         ]
-
-
-def _of(name: str, source: int, before: Way) -> dict[str, Any]:
-    return {"step": name, "source": source, "topic": None if before.in_input else f"step:{name}"}
 
 
 class Emitted(Row):
@@ -173,6 +196,15 @@ def emitted(row: dict[str, Any]) -> Emitted:
         headers = encode_headers((name.encode(), b"%d" % row[of]) for name, of in zip(names, WINDOW, strict=True))
     found = Emitted(row["key"], row["value"], row["timestamp"], row["offset"], headers)
     found.row = row
+    return found
+
+
+def _valued(event: Event, value: bytes) -> Event:
+    """Return the record with another value."""
+    assert isinstance(event, Row)
+    found = event._replace(value=value)
+    if isinstance(found, Emitted) and isinstance(event, Emitted):
+        found.row = event.row | {"value": value}
     return found
 
 

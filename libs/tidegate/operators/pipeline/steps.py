@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.contracts.errors import UserError
-from tidegate.contracts.flow import Stateless
+from tidegate.contracts.flow import Stateless, UserStep
 from tidegate.contracts.operator import Operator
 
 INPUT = "input"
@@ -20,7 +20,7 @@ class Step:
     `reads`: the names of the steps whose flow it takes; an operator takes one. `hold`: how far the time marks that an
     operator passes on stay behind its stream time; None: it passes none on. `passes_time`: False if the steps behind it
     see its records alone, as in Kafka Streams (`time: records`). `kept`: its results are emissions of the pipeline,
-    although other steps read them.
+    although other steps read them. `multiplies`: a record may become several, which then need arrival numbers.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Step:
     hold: int | None = None
     passes_time: bool = True
     kept: bool = False
+    multiplies: bool = False
 
     @property
     def operator(self) -> Operator | None:
@@ -39,6 +40,11 @@ class Step:
     def function(self) -> Stateless | None:
         """Return the step's function; None if the step holds state."""
         return self.does if callable(self.does) else None
+
+    def load(self) -> None:
+        """Load the function of the user's own that the step calls, if any. Raise UserError if it cannot be loaded."""
+        if isinstance(self.does, UserStep):
+            self.does.load()
 
 
 def chained(*steps: Step) -> tuple[Step, ...]:

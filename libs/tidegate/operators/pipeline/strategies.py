@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from tidegate.operators.pipeline.config import PipelineConfig
 
 FILTER, REQUIRE, REASON = "key <> 'a'::BLOB", "key <> 'ab'::BLOB", "it is of the wrong key"
-_STATELESS = st.sampled_from([{"filter": FILTER}, {"require": REQUIRE, "reason": REASON}])
+_FUNCTIONS = "tidegate.operators.testing.batch_functions"
+_STATELESS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {"filter": FILTER},
+        {"require": REQUIRE, "reason": REASON},
+        {"filter": {"function": f"{_FUNCTIONS}:other_than_a"}},
+        {"map": f"{_FUNCTIONS}:measured", "emits": {"n": "int64"}},
+        {"flat_map": f"{_FUNCTIONS}:repeated", "emits": {"n": "int64"}},
+    ]
+)
 _WINDOWS = st.sampled_from(
     [
         {"tumbling": "5ms", "grace": "3ms"},
@@ -60,7 +69,8 @@ def _branches(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, An
         branch.append(draw(_holding(windowed=False)))
     branch = [{"name": f"b{at}", **step} for at, step in enumerate(branch)]
     branch[0] = branch[0] if at == len(steps) - 1 else {"from": begin, **branch[0]}
-    same_rows = windowed == any("window" in step for step in steps)
+    same_fields = not any("emits" in step for step in [*steps[at + 1 :], *branch])
+    same_rows = same_fields and windowed == any("window" in step for step in steps)
     if not same_rows or at == len(steps) - 1 or not draw(st.booleans()):
         return [*steps, *branch]
     met = [steps[-1]["name"], branch[-1]["name"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,9 +19,10 @@ from tidegate.kernels.columns import binary_parts
 from tidegate.operators.pipeline.evaluated.columns import ColumnReader, Read
 from tidegate.operators.pipeline.rules.places import Place
 from tidegate.operators.pipeline.rules.reading import behind, expressions_of
-from tidegate.operators.pipeline.rules.steps import Filter, Require, Select, Stateless, WithColumns
+from tidegate.operators.pipeline.rules.steps import Evaluated as Evaluable
+from tidegate.operators.pipeline.rules.steps import Filter, Require, Select, WithColumns
 
-_NOT_WRITTEN = "its values cannot be written as JSON"
+NOT_WRITTEN = "its values cannot be written as JSON"
 Mask = npt.NDArray[np.bool_]
 _Causes = Callable[[npt.NDArray[np.int64]], list[str]]
 
@@ -29,7 +30,7 @@ _Causes = Callable[[npt.NDArray[np.int64]], list[str]]
 class Stage(NamedTuple):
     """A step, its expressions as a layer, and whether they read columns of the rows' keys and values."""
 
-    step: Stateless
+    step: Evaluable
     layer: Layer
     reads_key: bool
     reads_value: bool
@@ -41,22 +42,22 @@ class Stage(NamedTuple):
         return f"cannot be evaluated: {texts}"
 
 
-def compiled(steps: Sequence[Stateless], place: Place) -> Function:
+def compiled(steps: Sequence[Evaluable], place: Place) -> Function:
     """Return what the steps do with a flow at that place. The steps have been checked for it."""
     stages, reader, objects = _plan(steps, place)
 
     def sift(*flows: Flow) -> Sifted:
         [flow] = flows
-        at = np.flatnonzero(_readable(flow))
+        at = np.flatnonzero(readable(flow))
         rows = flow.rows.take(at)
         read = reader.read(rows)
         answer = evaluate_layers([stage.layer for stage in stages], read.columns, objects)
-        return _sifted(flow, at, _Verdict.of(stages, read, answer, len(rows)), answer.objects)
+        return _sifted(flow, at, Verdict.of(stages, read, answer, len(rows)), answer.objects)
 
     return sift
 
 
-def _plan(steps: Sequence[Stateless], place: Place) -> tuple[list[Stage], ColumnReader, pa.Schema | None]:
+def _plan(steps: Sequence[Evaluable], place: Place) -> tuple[list[Stage], ColumnReader, pa.Schema | None]:
     """Return the stages, the reader of what they read, and the fields of the objects that they make of values."""
     begin, made, wanted, layers = place, set[str](), set[str](), []
     changed = False
@@ -78,13 +79,13 @@ def _plan(steps: Sequence[Stateless], place: Place) -> tuple[list[Stage], Column
     return stages, reader, objects
 
 
-def _readable(flow: Flow) -> Mask:
+def readable(flow: Flow) -> Mask:
     """Return which rows are records. A batch of records that cannot be read is rejected by the operator behind."""
     unreadable = flow.rows.unreadable
     return flow.is_record if unreadable is None else flow.is_record & (unreadable == 0)
 
 
-class _Verdict:
+class Verdict:
     """What becomes of each row: the first step that drops or rejects it decides."""
 
     def __init__(self, count: int) -> None:
@@ -93,7 +94,7 @@ class _Verdict:
         self.causes: dict[int, str] = {}
 
     @classmethod
-    def of(cls, stages: Sequence[Stage], read: Read, answer: Answer, count: int) -> _Verdict:
+    def of(cls, stages: Sequence[Stage], read: Read, answer: Answer, count: int) -> Verdict:
         """Return what the stages, in order, make of the rows."""
         verdict = cls(count)
         for stage, evaluated in zip(stages, answer.layers, strict=True):
@@ -104,7 +105,7 @@ class _Verdict:
             verdict.judge(stage, evaluated)
         if answer.objects is not None:
             verdict.reject(read.value.code > 0, read.value.causes)
-            verdict.reject(answer.objects.failed, lambda rows: [_NOT_WRITTEN] * len(rows))
+            verdict.reject(answer.objects.failed, lambda rows: [NOT_WRITTEN] * len(rows))
         return verdict
 
     def judge(self, stage: Stage, evaluated: Evaluated) -> None:
@@ -120,30 +121,38 @@ class _Verdict:
         """Reject those of the rows of which nothing is decided yet."""
         rejected = np.flatnonzero(rows & self.kept)
         if len(rejected):
-            self.causes.update(zip(rejected.tolist(), causes(rejected), strict=True))
-            self.kept[rejected] = False
+            self.reject_each(dict(zip(rejected.tolist(), causes(rejected), strict=True)))
+
+    def reject_each(self, causes: Mapping[int, str]) -> None:
+        """Reject rows of which nothing is decided yet, each with its cause."""
+        self.causes |= causes
+        self.kept[[*causes]] = False
+
+    def rejected(self, at: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+        """Return the places of the rejected rows, in order, and their causes. `at`: the places of all rows."""
+        rows = sorted(self.causes)
+        return at[rows].astype(np.int64), tuple(self.causes[row] for row in rows)
 
 
-def _sifted(flow: Flow, at: npt.NDArray[np.int64], verdict: _Verdict, objects: Evaluated | None) -> Sifted:
+def _sifted(flow: Flow, at: npt.NDArray[np.int64], verdict: Verdict, objects: Evaluated | None) -> Sifted:
     """Return the flow behind the steps: rejected rows are not in it, and dropped ones only pass their time on."""
     kept = np.ones(len(flow), np.bool_)
     kept[at[verdict.dropped]] = False
     changed = flow.dropping(kept)
     if objects is not None:
         chosen = np.flatnonzero(verdict.kept)
-        rows = _with_values(changed.rows, at[chosen], objects.values[0].take(pa.array(chosen)))
+        rows = with_values(changed.rows, at[chosen], objects.values[0].take(pa.array(chosen)))
         changed = replace(changed, rows=rows)
-    rejected = sorted(verdict.causes)
-    causes = tuple(verdict.causes[row] for row in rejected)
-    if rejected:
+    rejected, causes = verdict.rejected(at)
+    if len(rejected):
         # rule: rejected-rows-move-nothing
         stay = np.ones(len(flow), np.bool_)
-        stay[at[rejected]] = False
+        stay[rejected] = False
         changed = changed.take(np.flatnonzero(stay))
-    return Sifted(changed, at[rejected].astype(np.int64), causes, int(verdict.dropped.sum()))
+    return Sifted(changed, rejected, causes, int(verdict.dropped.sum()))
 
 
-def _with_values(rows: Records, at: npt.NDArray[np.int64], values: pa.Array) -> Records:
+def with_values(rows: Records, at: npt.NDArray[np.int64], values: pa.Array) -> Records:
     """Return the rows with other values at these places."""
     data, starts, lengths = binary_parts(values)
     value_start, value_length = rows.value_start.copy(), rows.value_length.copy()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -13,8 +13,8 @@ from tidegate.operators.pipeline.steps import INPUT, Step, operators_of
 class Shape:
     """The shape of a pipeline.
 
-    `first_segment`: the steps whose rows still are the records of the input: neither an operator nor a merge, behind
-    which a record may be there twice, stands before them. `first_operators`: those that no other operator stands
+    `first_segment`: the steps whose rows still are the records of the input. Before them stand no operator, no merge
+    and no `flat_map`, behind which a record may be there twice. `first_operators`: those that no other operator stands
     before; an idle advance advances them. `emitting`: the steps whose results are emissions, because they are kept or
     no step reads them.
     """
@@ -25,8 +25,10 @@ class Shape:
         }
         self._operators = operators_of(steps).keys()
         self._reads = {step.name: step.reads for step in steps}
-        self.first_segment = _reached(step for step in steps if len(step.reads) == 1)
-        self.first_operators = _reached(steps) & self._operators
+        self.first_segment = _reached(
+            [step for step in steps if len(step.reads) == 1], lambda step: not step.multiplies
+        )
+        self.first_operators = _reached(steps, lambda _: True) & self._operators
         self.emitting = frozenset(step.name for step in steps if step.kept or not self._readers[step.name])
 
     def untaken(self, refused: Mapping[str, set[int]], flows: Mapping[str, Flow]) -> set[int]:
@@ -58,11 +60,11 @@ class Shape:
         return set[int].intersection(*by_reader) if by_reader else set()
 
 
-def _reached(steps: Iterable[Step]) -> frozenset[str]:
-    """Return the names of the steps that records reach through no operator, and through these steps alone."""
+def _reached(steps: Iterable[Step], passes: Callable[[Step], bool]) -> frozenset[str]:
+    """Return the names of those of the steps that records reach through no operator, and through steps that pass."""
     found, passed_on = {INPUT}, {INPUT}
     for step in steps:
         if passed_on.issuperset(step.reads):
             found.add(step.name)
-            passed_on |= {step.name} if step.operator is None else set()
+            passed_on |= {step.name} if step.operator is None and passes(step) else set()
     return frozenset(found)

@@ -86,7 +86,7 @@ class Batch:
             rejected=rejected,
             emitted=self.records_of(sifted.flow),
         )
-        if self.records_of(sifted.flow) != arrived - rejected - sifted.filtered:
+        if self.records_of(sifted.flow) != arrived - rejected - sifted.filtered + sifted.added:
             raise EngineError(f"step {step.name} lost or invented rows", value=arrived, remedy="fix its function")
         self._reject(step, read[0], sifted)
         self.measures[f"{step.name}.filtered"] = sifted.filtered

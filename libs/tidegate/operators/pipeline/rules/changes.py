@@ -21,6 +21,9 @@ _NOT_AT_THE_END = (
 )
 _READS_A_TABLE = "the log's batches have read its table, and later ones would not"
 _KNOWN_OF_FIRST = "only of the first step it is recorded since when closed windows are known"
+_OTHER_NUMBERS = (
+    "behind flat_map rows are numbered by arrival, otherwise by their offsets, and the state has such numbers"
+)
 _STARTS_EMPTY = "it starts empty, with what leaves the steps before it from now on"
 _FORMER_STEPS = "what is held behind them was made by the former steps"
 
@@ -143,11 +146,19 @@ def _differ(was: pa.DataType, now: pa.DataType) -> bool:
 def _stateless(before: Chain, after: Chain, common: Sequence[str]) -> Iterator[PartChange]:
     """Yield the runs of stateless steps that differ; those before a removed step belong to the next one that stays."""
     was, now = (_runs(chain, common) for chain in (before, after))
+    first = next(iter(before.stateful))
     for name in (*common, None):
         if was[name] != now[name]:
             where = "steps behind the last" if name is None else f"steps before {name}"
             note = None if name is None else _FORMER_STEPS
-            yield PartChange(where, was[name] or None, now[name] or None, None, note)
+            # rule: first-numbers-stay
+            refused = _OTHER_NUMBERS if name == first and _multiplies(was[name]) != _multiplies(now[name]) else None
+            yield PartChange(where, was[name] or None, now[name] or None, refused, note)
+
+
+def _multiplies(steps: Sequence[dict[str, Any]]) -> bool:
+    """Return whether one row may become several, which are then numbered by arrival."""
+    return any("flat_map" in step for step in steps)
 
 
 def _runs(chain: Chain, common: Sequence[str]) -> dict[str | None, list[dict[str, Any]]]:

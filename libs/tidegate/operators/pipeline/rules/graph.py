@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from tidegate.operators.pipeline.rules.steps import Sink, Stateful, Stateless, StepRules, as_computed
+from tidegate.operators.pipeline.rules.steps import Evaluated, Sink, Stateful, Stateless, StepRules, as_computed
 from tidegate.operators.pipeline.steps import INPUT
 
 _INPUT_AT = -1
@@ -126,9 +126,9 @@ class Graph:
 
     def _continues(self, before: int, at: int) -> bool:
         """Return whether a step is done at once with the one before it: nobody else needs what stands between them."""
-        stateless = not any(isinstance(self._steps[each], Stateful | Sink) for each in (before, at))
+        evaluated = all(isinstance(self._steps[each], Evaluated) for each in (before, at))
         needed = self._readers((before,)) != [at] or self._is_kept((before,)) or before in self._names.values()
-        return stateless and self._reads[at] == (before,) and not needed
+        return evaluated and self._reads[at] == (before,) and not needed
 
     def _name_of(self, run: Sequence[int]) -> str:
         last = self._steps[run[-1]]

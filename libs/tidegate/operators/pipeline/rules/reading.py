@@ -19,8 +19,14 @@ from tidegate.operators.pipeline.rules.places import Place, as_config, merged
 from tidegate.operators.pipeline.rules.sinks import checked
 from tidegate.operators.pipeline.rules.steps import (
     OF_THE_PIPELINE,
+    ROW,
     STATELESS,
+    Called,
+    Evaluated,
     Filter,
+    FilterBy,
+    FlatMap,
+    Map,
     Require,
     Select,
     Sink,
@@ -28,11 +34,12 @@ from tidegate.operators.pipeline.rules.steps import (
     Stateless,
     StepRules,
     WithColumns,
+    stateless_type,
 )
 from tidegate.operators.pipeline.steps import INPUT
 from tidegate.operators.registry import kind_of, kinds, kinds_where
 
-_STEPS = "write a step with name and kind, or filter, require, with_columns, select or to"
+_STEPS = "write a step with name and kind, or filter, require, with_columns, select, map, flat_map or to"
 PIPELINE = "pipeline"
 NO_TOPICS: Mapping[str, str] = {}
 _UNPROCESSED = "its rows are records of the input", "put a step that holds state before it"
@@ -180,13 +187,13 @@ class Reading:
             raise InvalidValue(f"another step is named {name}", "give each step a name of its own")
 
     def _stateless(self, verb: str, raw: Mapping[str, Any]) -> tuple[Stateless, Place | None]:
-        step = STATELESS[verb].model_validate(raw)
+        step = stateless_type(verb, raw).model_validate(raw)
         if step.name is not None:
             self._check_name(step.name)
         if self._before is None:
             return step, None
         place = behind(step, self._before)
-        if isinstance(step, WithColumns | Select):
+        if isinstance(step, WithColumns | Select | Map | FlatMap):
             self._check_timestamp(place)
         return step, place
 
@@ -202,7 +209,9 @@ class Reading:
 
 
 def behind(step: Stateless, place: Place) -> Place:
-    """Return the place behind a stateless step. Raise InvalidValue if one of its expressions is wrong."""
+    """Return the place behind a stateless step. Raise InvalidValue if something in it is wrong."""
+    if isinstance(step, Called):
+        return _behind_call(step, place)
     try:
         expressions = expressions_of(step, place)
         if isinstance(step, Filter | Require):
@@ -216,7 +225,16 @@ def behind(step: Stateless, place: Place) -> Place:
     return place.with_values(found)
 
 
-def expressions_of(step: Stateless, place: Place) -> dict[str, Expression]:
+def _behind_call(step: Called, place: Place) -> Place:
+    """Return the place behind a step that calls a function."""
+    if isinstance(step, FilterBy):
+        return place
+    if isinstance(step, FlatMap) and ROW in step.emits.names:
+        raise InvalidValue(f"{ROW} says from which row another was made", "give the field another name")
+    return place.with_values(Values.of_fields(step.emits))
+
+
+def expressions_of(step: Evaluated, place: Place) -> dict[str, Expression]:
     """Return the checked expressions of a step by the names of the fields that they make; a condition has its verb.
 
     Raise UserError if one is wrong.

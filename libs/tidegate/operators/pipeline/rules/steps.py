@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+import pyarrow as pa
 from pydantic import Field, SerializeAsAny, model_serializer
 
-from tidegate.contracts.config import Config, KeyRules, Name, OperatorRules, OutputWindows, Topic
+from tidegate.contracts.config import Config, FunctionName, KeyRules, Name, OperatorRules, OutputWindows, Topic
 from tidegate.contracts.values import Fields, as_written
 
 OF_THE_PIPELINE = frozenset({*OperatorRules.model_fields, *KeyRules.model_fields} - {"kind"})
@@ -73,6 +74,50 @@ class Filter(_Nameable):
     """The condition, in SQL."""
 
 
+ROW = "row"
+"""The column in which the function of `flat_map` says from which row each of its rows was made."""
+
+
+class Call(NamedTuple):
+    """What a step calls: a function, by its name, as the method does, and the fields that it must make, if any."""
+
+    function: str
+    verb: Literal["filter", "map", "flat_map"]
+    emits: pa.Schema | None
+
+
+class NamedFunction(Config):
+    """A function of the user's own, by its name."""
+
+    function: FunctionName
+    """`module:function`, over a record batch; it returns a bool for each row."""
+
+
+class FilterBy(_Nameable):
+    """A step that drops the rows that a function does not choose. Their time still counts."""
+
+    filter: NamedFunction
+    """The function that chooses."""
+
+
+class Map(_Nameable):
+    """A step that replaces values by objects of the fields that a function makes: one for each row."""
+
+    map: FunctionName
+    """`module:function`, over a record batch."""
+    emits: Fields
+    """The fields that it makes."""
+
+
+class FlatMap(_Nameable):
+    """A step that makes any number of rows of each, with objects of the fields that a function makes as values."""
+
+    flat_map: FunctionName
+    """`module:function`, over a record batch; its column `row` says from which row each of its rows was made."""
+    emits: Fields
+    """The fields that it makes, without `row`."""
+
+
 class Require(_Nameable):
     """A step that rejects the rows for which the condition is not true. They move no time."""
 
@@ -118,13 +163,19 @@ class Sink(_Reader):
         return "headers" if self.key is None else "kafka"
 
 
-Stateless: TypeAlias = Filter | Require | WithColumns | Select
+Evaluated: TypeAlias = Filter | Require | WithColumns | Select
+"""Steps whose expressions are evaluated on columns: those that somebody reads, and no others."""
+Called: TypeAlias = FilterBy | Map | FlatMap
+"""Steps that call a function with all columns."""
+Stateless: TypeAlias = Evaluated | Called
 StepRules: TypeAlias = Stateful | Stateless | Sink
-STATELESS: dict[str, type[Filter] | type[Require] | type[WithColumns] | type[Select]] = {
+STATELESS: dict[str, type[Stateless]] = {
     "filter": Filter,
     "require": Require,
     "with_columns": WithColumns,
     "select": Select,
+    "map": Map,
+    "flat_map": FlatMap,
 }
 
 
@@ -138,3 +189,19 @@ def as_computed(step: StepRules) -> dict[str, Any]:
 def steps_as_written(steps: Iterable[StepRules]) -> list[dict[str, Any]]:
     """Return the steps as a file has them."""
     return [step.model_dump(mode="json", by_alias=True, exclude_defaults=True) for step in steps]
+
+
+def stateless_type(verb: str, raw: Mapping[str, Any]) -> type[Stateless]:
+    """Return the type of a stateless step that is written so."""
+    return FilterBy if verb == "filter" and isinstance(raw["filter"], Mapping) else STATELESS[verb]
+
+
+def call_of(step: Called) -> Call:
+    """Return what the step calls."""
+    match step:
+        case FilterBy():
+            return Call(step.filter.function, "filter", None)
+        case Map():
+            return Call(step.map, "map", step.emits)
+        case FlatMap():
+            return Call(step.flat_map, "flat_map", step.emits)

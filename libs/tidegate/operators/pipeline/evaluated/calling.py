@@ -1,0 +1,79 @@
+"""Steps that call a function of the user's own with the columns of a flow's rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.flow import Flow, Sifted
+from tidegate.contracts.records import Int64s
+from tidegate.expressions.layers import Evaluated, evaluate_layers
+from tidegate.operators.pipeline.evaluated.checked_function import CheckedFunction
+from tidegate.operators.pipeline.evaluated.columns import ColumnReader
+from tidegate.operators.pipeline.evaluated.compiling import NOT_WRITTEN, Verdict, readable, with_values
+from tidegate.operators.pipeline.rules.places import Place
+from tidegate.operators.pipeline.rules.steps import Called, call_of
+
+
+class FunctionStep:
+    """A step that calls a function (a UserStep). It gets rows that can be read; the others are rejected."""
+
+    def __init__(self, step: Called, place: Place) -> None:
+        self._call = call_of(step)
+        self._reader = ColumnReader(place, place.columns.names)
+
+    def load(self) -> None:
+        """Load the function. Raise UserError if it cannot be loaded, or emits other fields than the step."""
+        assert self._function.call == self._call
+
+    def __call__(self, *flows: Flow) -> Sifted:
+        """Return what the step makes of the flow."""
+        [flow] = flows
+        at = np.flatnonzero(readable(flow))
+        read = self._reader.read(flow.rows.take(at))
+        verdict = Verdict(len(at))
+        verdict.reject(read.key.code > 0, read.key.causes)
+        verdict.reject(read.value.code > 0, read.value.causes)
+        asked = np.flatnonzero(verdict.kept)
+        made = self._function.made(read.columns.take(pa.array(asked)))
+        verdict.reject_each({int(asked[row]): cause for row, cause in made.causes.items()})
+        row = asked[made.row]
+        if made.fields is None:
+            return _replaced(flow, at, verdict, row, None)
+        written = _written(made.fields)
+        verdict.reject_each(dict.fromkeys(row[written.failed].tolist(), NOT_WRITTEN))
+        return _replaced(flow, at, verdict, row, written.values[0])
+
+    @cached_property
+    def _function(self) -> CheckedFunction:
+        return CheckedFunction.loaded(self._call)
+
+
+def _replaced(flow: Flow, at: Int64s, verdict: Verdict, row: Int64s, values: pa.Array | None) -> Sifted:
+    """Return the flow with the results in place of its rows: one, several, or none, of which only the time passes on.
+
+    `at`: the flow's records, of which the verdict is; `row`: per result that of which it was made; `values`: the new
+    values of the results, None if they keep theirs.
+    """
+    kept = np.flatnonzero(verdict.kept[row])
+    results = np.bincount(at[row[kept]], minlength=len(flow))
+    verdict.dropped = verdict.kept & (results[at] == 0)
+    repeats, stays = np.maximum(results, 1), np.ones(len(flow), np.bool_)
+    repeats[at[~verdict.kept]] = 0
+    stays[at[verdict.dropped]] = False
+    found = flow.take(np.repeat(np.arange(len(flow)), repeats)).dropping(np.repeat(stays, repeats))
+    if values is not None:
+        places = np.flatnonzero(np.repeat(results > 0, repeats))
+        found = replace(found, rows=with_values(found.rows, places, values.take(pa.array(kept))))
+    added = len(kept) - int((results > 0).sum())
+    return Sifted(found, *verdict.rejected(at), int(verdict.dropped.sum()), added)
+
+
+def _written(fields: pa.RecordBatch) -> Evaluated:
+    """Return the values as JSON objects, and which of them cannot be written."""
+    answer = evaluate_layers([], fields, fields.schema)
+    assert answer.objects is not None
+    return answer.objects
