@@ -14,6 +14,10 @@ _COUNT = {
 _CLOSED = {"name": "final", "kind": "suppression", "until": "window_close"}
 _SLOW = {"name": "slow", "kind": "suppression", "until": {"time_limit": "6ms"}}
 _FIRST = {"name": "first", "kind": "deduplicate", "within": "5ms", "grace": "9ms"}
+_SESSIONS = _COUNT | {"window": {"session": "4ms", "grace": "5ms"}}
+_FEW = {"name": "few", "kind": "suppression", "buffer": {"max_keys": 2, "when_full": "emit"}}
+_JOINED = {"name": "joined", "kind": "stream_table_join", "table": "facts", "join": "left", "grace": "20ms"}
+_NOT_A, _OF_C = {"filter": "key <> 'a'::BLOB"}, {"require": "key <> 'c'::BLOB", "reason": "it is of c"}
 
 SIMULATED: dict[str, dict[str, Any]] = {
     "quiet keys": {"steps": [_COUNT, _CLOSED, {"filter": "count < 3"}], "dead_letters": "refused"},
@@ -22,6 +26,17 @@ SIMULATED: dict[str, dict[str, Any]] = {
         "dead_letters": "refused",
     },
     "three steps": {"steps": [_FIRST, _SLOW, _COUNT | {"emit": "final"}], "dead_letters": "refused"},
+    "four steps": {
+        "steps": [_NOT_A, _FIRST, _OF_C, _SLOW, {"filter": "timestamp % 3 > 0"}, _SESSIONS, _CLOSED],
+        "dead_letters": "refused",
+    },
+    "time of records": {"time": "records", "steps": [_NOT_A, _FEW, _COUNT, {"filter": "count > 1"}, _CLOSED]},
+    "idle steps": {"steps": [_COUNT, _CLOSED], "idle_after": "4s"},
+    "quiet keys behind a join": {
+        "steps": [_JOINED, _NOT_A, _COUNT, _CLOSED, {"filter": "count < 3"}],
+        "dead_letters": "refused",
+    },
+    "first matches": {"steps": [_OF_C, _JOINED, _NOT_A, _FIRST, _SLOW]},
 }
 """By the name of the run."""
 EXERCISED: tuple[dict[str, Any], ...] = ()

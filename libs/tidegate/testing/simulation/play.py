@@ -34,7 +34,7 @@ from tidegate.testing.simulation.environment.simulated import environment_of
 from tidegate.testing.simulation.environment.spark import SimulatedSpark
 from tidegate.testing.simulation.environment.workers import SimulatedWorkers
 from tidegate.testing.simulation.feed import Feed
-from tidegate.testing.simulation.judges.joined import JoinOracle, TableOracle
+from tidegate.testing.simulation.judges.joined import JoinOracle, ReaderOracle, TableOracle
 from tidegate.testing.simulation.judges.oracle import (
     Emission,
     Oracle,
@@ -51,6 +51,7 @@ from tidegate.testing.simulation.settings import (
     OPERATOR,
     OPERATORS,
     OUTPUT,
+    READERS,
     TABLE,
     TABLE_INPUT,
     TABLE_OPTIONS,
@@ -90,7 +91,7 @@ def simulate(settings: Settings) -> Report:
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name, _silent():
         application = _application(settings.operator)
-        world = World(settings, Path(name), _oracle(application, settings.partitions))
+        world = World(settings, Path(name), _oracle(application, settings))
         play = Play(world, application)
         with kill_points.watched(world.step):
             problem = play.problem()
@@ -119,17 +120,18 @@ def _application(operator: str) -> Application:
             "lake": "lake",
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": "simulation:9092"},
-            "operators": ({TABLE: {"input": TABLE_INPUT, **TABLE_OPTIONS}} if operator == JOINED else {})
+            "operators": ({TABLE: {"input": TABLE_INPUT, **TABLE_OPTIONS}} if operator in READERS else {})
             | {OPERATOR: {"input": INPUT, "output": OUTPUT, **OPERATORS[operator]}},
         }
     )
 
 
-def _oracle(application: Application, partitions: int) -> Oracle:
-    config = application.operators[OPERATOR]
-    if TABLE not in application.operators:
+def _oracle(application: Application, settings: Settings) -> Oracle:
+    config, partitions = application.operators[OPERATOR], settings.partitions
+    if settings.operator not in READERS:
         return Oracle(config, partitions)
-    return JoinOracle(config, TableOracle(application.operators[TABLE], partitions), partitions)
+    table = TableOracle(application.operators[TABLE], partitions)
+    return (JoinOracle if settings.operator == JOINED else ReaderOracle)(config, table, partitions)
 
 
 class Stop:

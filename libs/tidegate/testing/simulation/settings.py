@@ -22,12 +22,16 @@ OPERATORS: dict[str, dict[str, Any]] = {
 """The configurations of all kinds, without input and output. Some write dead letters, too."""
 [JOINED] = (name for name, options in OPERATORS.items() if "table" in options)
 """A join that runs beside the service of its table."""
+READERS = frozenset(
+    name for name, options in OPERATORS.items() if any("table" in each for each in (options, *options.get("steps", ())))
+)
+"""That join, and the pipelines that begin with one of the same table and grace."""
 [_TABLE_KIND] = kinds_where("is_table")
 TABLE = TABLE_INPUT = str(OPERATORS[JOINED]["table"])
 TABLE_OPTIONS = {"kind": _TABLE_KIND} | test_part(_TABLE_KIND, "simulation").TABLE_OF_JOIN
 GRACE_MS = parse_duration_ms(OPERATORS[JOINED]["grace"])
 RETENTION_MS = parse_duration_ms(TABLE_OPTIONS["history_retention"])
-CLOCK_DEPENDENT = frozenset({"idle"})
+CLOCK_DEPENDENT = frozenset(name for name, options in OPERATORS.items() if "idle_after" in options)
 """Configurations whose output depends on when a batch was run."""
 
 

@@ -3,7 +3,7 @@
 The table's oracle knows its state at every version of its log, so that the join's oracle can look up in the version
 that a batch was pinned to. At the end the guarantee of `docs/protocol.md` is checked: whatever went wrong, each record
 that was not late was joined to the version that the complete table has for it, and the results were emitted in one
-order.
+order. So what a pipeline makes of them is what it makes of the whole input and the complete table in one batch.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import pyarrow as pa
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import NO_STREAM_TIME
-from tidegate.contracts.operator import OperatorState, ReadTable, StepResult
+from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, measured
 from tidegate.contracts.records import Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
-from tidegate.operators.testing.laws import Partition
+from tidegate.operators.testing.laws import Partition, Table
 from tidegate.testing.simulation.judges.oracle import Oracle, Violation
 from tidegate.testing.simulation.settings import GRACE_MS, TABLE
 
+_FOREVER_MS = 10**9
+"""Longer than any run lasts in event time."""
 Met = tuple[int, int | None]
 """Offset of a stream record, and `valid_from` of the version that it was joined to (None: no version)."""
 
@@ -52,6 +54,12 @@ class TableOracle(Oracle):
         for partition in range(len(self._partitions)):
             self._states[version, partition] = self._states[version - 1, partition]
 
+    def complete(self, partition: int) -> OperatorState:
+        """Return the state of a table that forgets nothing, after the whole input."""
+        rules = self._config.model_copy(update={"history_retention": _FOREVER_MS})
+        rows = tuple(row for _, row in sorted(self.inputs[partition].items()))
+        return Table(rules, rows).state(0)
+
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
         """Let the twin keep versions from the floor of the batch on. Raise Violation if the join needs older ones."""
         reader, floor = self.reader.newest, meta.partitions[partition].complete_from
@@ -69,8 +77,8 @@ class TableOracle(Oracle):
             self._states[version, partition] = state
 
 
-class JoinOracle(Oracle):
-    """The oracle of the join."""
+class ReaderOracle(Oracle):
+    """The oracle of an operator that reads the table: a pipeline that begins with a join."""
 
     table: TableOracle
 
@@ -78,12 +86,31 @@ class JoinOracle(Oracle):
         super().__init__(config, partitions)
         self.table = table
         table.reader = self
-        self._met: list[list[Met]] = [[] for _ in range(partitions)]
         self._waiting = [0] * partitions
 
     def is_waiting_for_table(self) -> bool:
         """Return True while records are held only because the table is behind."""
         return any(self._waiting)
+
+    def _calm(self, partition: int) -> Partition:
+        calm = super()._calm(partition)
+        calm.read_table(self.table.complete(partition))
+        return calm
+
+    def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
+        state = self.table.state_at(meta.inputs[TABLE].version, partition)
+        twin.read_table(state, meta.changed[partition].open_until)
+
+    def _note(self, partition: int, result: StepResult) -> None:
+        self._waiting[partition] = measured(result.measures, "waiting_records_now")
+
+
+class JoinOracle(ReaderOracle):
+    """The oracle of the join."""
+
+    def __init__(self, config: OperatorConfig, table: TableOracle, partitions: int) -> None:
+        super().__init__(config, table, partitions)
+        self._met: list[list[Met]] = [[] for _ in range(partitions)]
 
     def actual_and_expected(self, partition: int) -> tuple[list[Any], list[Any]]:
         """Return the offsets and versions of the emitted records that were not late: the actual and the expected ones.
@@ -113,11 +140,7 @@ class JoinOracle(Oracle):
             found[offset] = since if since is not None and versions[since].value is not None else None
         return found
 
-    def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
-        state = self.table.state_at(meta.inputs[TABLE].version, partition)
-        twin.read_table(state, meta.changed[partition].open_until)
-
     def _note(self, partition: int, result: StepResult) -> None:
+        super()._note(partition, result)
         rows = result.emissions.to_pylist()
         self._met[partition] += [(row["offset"], row["valid_from"]) for row in rows]
-        self._waiting[partition] = result.measures["waiting_records_now"]

@@ -134,11 +134,15 @@ class Oracle:
 
     def actual_and_expected(self, partition: int) -> tuple[list[Any], list[Any]]:
         """Return what was emitted, and what a single batch over the whole input would emit."""
-        calm = self._new_partition()
+        calm = self._calm(partition)
         result = calm.play([row for _, row in sorted(self.inputs[partition].items())])
         came = [emission[2:] for output in self._outputs for emission in self.expected[output.topic, partition]]
         due = [emission[2:] for output in self._outputs for emission in _emissions(-1, result, output.step)]
         return came, due
+
+    def _calm(self, partition: int) -> Partition:
+        """Return a partition on which the whole input is played in one batch."""
+        return self._new_partition()
 
     def _new_partition(self) -> Partition:
         return Partition(operator_for(self._config), 0)
