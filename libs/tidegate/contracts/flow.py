@@ -5,7 +5,9 @@ it accepted and of the marks that it received. After each row that moved T, a st
 T - hold. The hold is how far behind T the step's later results may be: a step that keeps records for 30 s holds 30 s.
 
 Marks are exact: one for each row, or mark, that moved T. With one mark per batch, the output of a chain would depend on
-how its input was cut into batches.
+how its input was cut into batches. On its way to a later T, time passes all times between: before a result that time
+alone releases stands a mark, too. So two marks behind each other mean what the second means alone, and what a join
+releases together, because it waited for its table, leaves as if it had not waited.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
 from tidegate.contracts.records import Int64s, Records
 
 
@@ -36,6 +38,16 @@ class Marks(NamedTuple):
         """Return no marks."""
         return cls(*(np.empty(0, np.int64) for _ in cls._fields))
 
+    def merged(self, others: Marks) -> Marks:
+        """Return these marks and the others, which come second where they stand before the same result.
+
+        A mark that is not larger than one before it says nothing, and is left out.
+        """
+        at, time, row = (np.concatenate(pair) for pair in zip(self, others, strict=True))
+        order = np.argsort(at, kind="stable")
+        larger = np.diff(np.maximum.accumulate(time[order]), prepend=NO_STREAM_TIME) > 0
+        return Marks(*(column[order[larger]] for column in (at, time, row)))
+
 
 class Passage(NamedTuple):
     """How a batch moved a step's stream time, and when its results left.
@@ -43,7 +55,8 @@ class Passage(NamedTuple):
     `before`, `after`: T before and after the batch. `timestamp`: per row that was read its event timestamp. `ignored`:
     the rows that did not move T whatever their timestamp, such as rejected ones. `emitted_after`: per result the row
     after which it left. `oldest`: per row the timestamp of the oldest record held after it, for a step whose marks must
-    not pass that; None for others. Without rows, `oldest` has one entry: after the batch.
+    not pass that; None for others. Without rows, `oldest` has one entry: after the batch. `reached`: per result the
+    stream time that time reached, if it came as far, before that result left; None if time alone releases none.
     """
 
     before: int
@@ -52,6 +65,7 @@ class Passage(NamedTuple):
     ignored: Int64s
     emitted_after: Int64s
     oldest: Int64s | None = None
+    reached: Int64s | None = None
 
     def stream_times(self) -> Int64s:
         """Return T after each row; without rows one entry, T after the batch."""
@@ -77,10 +91,24 @@ class Passage(NamedTuple):
         moved = np.flatnonzero(np.diff(passed, prepend=NO_STREAM_TIME) > 0)
         # rule: outputs-before-mark
         at = np.searchsorted(self._emitted_after(), moved, side="right")
-        return Marks(at.astype(np.int64), passed[moved], moved)
+        behind_rows = Marks(at.astype(np.int64), passed[moved], moved)
+        # rule: mark-before-released
+        return behind_rows if self.reached is None else behind_rows.merged(self._before_results(hold, passed))
+
+    def _before_results(self, hold: int, passed: Int64s) -> Marks:
+        """Return the marks before results that time alone released. `passed`: per row the mark that follows it."""
+        assert self.reached is not None
+        rows = self._emitted_after()
+        at = np.flatnonzero(self.reached <= self.stream_times()[rows])
+        return Marks(at, np.minimum(self.reached[at] - hold, passed[rows[at]]), rows[at])
 
     def _emitted_after(self) -> Int64s:
         return self.emitted_after if len(self.timestamp) else np.zeros(len(self.emitted_after), np.int64)
+
+
+def later(times: Int64s, by: int) -> Int64s:
+    """Return the times plus `by`; what lies beyond MAX_TIMESTAMP, as the end of a window that never ends, is that."""
+    return np.minimum(times, MAX_TIMESTAMP - by) + by
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

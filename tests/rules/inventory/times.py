@@ -81,6 +81,16 @@ RULES = (
         removals=(replaced("'right'", "'left'"),),
     ),
     Rule(
+        slug="mark-before-released",
+        name="before a result that time alone releases stands a mark of the time until then",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "laws/test_pipelines",
+            "what_a_suppression_behind_a_join_emits_in_between_is_emitted_too_if_the_join_waited",
+        ),
+        removals=(value("behind_rows"),),
+    ),
+    Rule(
         slug="rejected-rows-move-nothing",
         name="a row that a step of a pipeline rejects moves the time of no step behind it",
         chapter=Chapter.BATCH,

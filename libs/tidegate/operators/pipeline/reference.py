@@ -175,15 +175,15 @@ class Emitted(Row):
 
 
 def _behind(arriving: Sequence[Moved], play: Play, *, passes: bool) -> Iterator[Moved]:
-    """Yield what leaves an operator after each event, then the mark, then the flush itself."""
+    """Yield what leaves an operator after each event with its marks, then the flush itself."""
     before = marked = 0
     for count, moved in enumerate(arriving, 1):
         trace = play([each.event for each in arriving[:count]])
         source = SOURCELESS if isinstance(moved.event, Flush) else moved.source
-        for row in trace.emissions[before:]:
-            yield Moved(emitted(row), source, moved.turn)
-        for _, time in trace.marks[marked:] if passes else ():
-            yield Moved(Row(None, None, time, 0, time_only=True), source, moved.turn)
+        left = [(at, 1, emitted(row)) for at, row in enumerate(trace.emissions[before:], before)]
+        passed = [(at, 0, Row(None, None, time, 0, time_only=True)) for at, time in trace.marks[marked:] if passes]
+        for _, _, event in sorted([*left, *passed], key=lambda each: each[:2]):
+            yield Moved(event, source, moved.turn)
         if isinstance(moved.event, Flush):
             yield Moved(Flush(), SOURCELESS, moved.turn)
         before, marked = len(trace.emissions), len(trace.marks)

@@ -27,6 +27,7 @@ _WINDOWS = st.sampled_from(
     ]
 )
 _LIMITS = st.sampled_from(["0ms", "4ms", "9ms"])
+_GRACES = st.sampled_from(["3ms", "6ms", "12ms"])
 
 
 @st.composite
@@ -99,9 +100,25 @@ def _is_read(steps: list[dict[str, Any]], at: int) -> bool:
 @st.composite
 def pipeline_configs(draw: st.DrawFn) -> PipelineConfig:
     """Configurations of pipelines: chains, and some with branches and several outputs."""
-    named = [{"name": f"s{at}", **step} if "kind" in step else step for at, step in enumerate(draw(_steps()))]
+    named = _named(draw(_steps()))
     if draw(st.integers(0, 2)) == 0:
         every = [{"name": f"s{at}", **step} for at, step in enumerate(named)]
         named = draw(_written(draw(_branches(every))))
+    return _config(draw, named)
+
+
+@st.composite
+def joined_pipeline_configs(draw: st.DrawFn) -> PipelineConfig:
+    """Configurations of pipelines that begin with a join with a grace, perhaps behind a filter."""
+    join = {"kind": "stream_table_join", "table": "table", "before_history": "join"}
+    join |= {"join": draw(st.sampled_from(["left", "left", "inner"])), "grace": draw(_GRACES)}
+    return _config(draw, _named([*draw(st.lists(_STATELESS, max_size=1)), join, *draw(_steps())]))
+
+
+def _named(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"name": f"s{at}", **step} if "kind" in step else step for at, step in enumerate(steps)]
+
+
+def _config(draw: st.DrawFn, named: list[dict[str, Any]]) -> PipelineConfig:
     time = draw(st.sampled_from(["pipeline", "pipeline", "records"]))
     return PipelineConfig.model_validate({"input": "in", "steps": named, "time": time, "windows": "ignore"})

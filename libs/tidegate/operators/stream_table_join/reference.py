@@ -76,6 +76,10 @@ class Reference:
         """Return the timestamp of the oldest record held."""
         return min((held.row.timestamp for held in self.held), default=MAX_TIMESTAMP)
 
+    def reached(self, row: Row, *_joined: object) -> int | None:
+        """Return the stream time at which the record is due; None without a grace, for nothing is held then."""
+        return row.timestamp + self.config.grace if self.config.grace else None
+
     def settle(self, clock_ms: int) -> None:
         """Join what a changed configuration no longer holds."""
         self.release(clock_ms)

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import ALWAYS, NEVER, advanced
-from tidegate.contracts.flow import Passage
+from tidegate.contracts.flow import Passage, later
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
-from tidegate.contracts.records import Records
+from tidegate.contracts.records import Int64s, Records
 from tidegate.kernels import columns, hash_index, time_buffer
 from tidegate.kernels.hash_index import Index
 from tidegate.kernels.memory import slots
@@ -248,17 +248,22 @@ class StreamTableJoinState:
                 outcome, emissions, kernel.waiting(self._shell.state.time, due), held, held_bytes
             ),
             needs=min(due, int(kernel.oldest(self._shell.state.time))),
-            passage=self._passage(before, batch, outcome, emissions.num_rows),
+            passage=self._passage(before, batch, outcome, emissions["timestamp"].to_numpy()),
         )
 
-    def _passage(self, before: int, batch: FlatRecords, outcome: kernel.Outcome, emitted: int) -> Passage:
-        """Return how the batch moved stream time. Records without a key do not, nor do those that are rejected."""
+    def _passage(self, before: int, batch: FlatRecords, outcome: kernel.Outcome, emitted: Int64s) -> Passage:
+        """Return how the batch moved stream time. Records without a key do not, nor do those that are rejected.
+
+        `emitted`: the timestamps of the results. With a grace each leaves behind a mark of its own time, because later
+        ones may have the same time, and whether these leave together depends on when the table was read.
+        """
         rows, times = int(outcome.tally[kernel.NEXT_ROW]), (before, self.stream_time)
-        left = outcome.emitted_after[:emitted]
+        left = outcome.emitted_after[: len(emitted)]
         found = late_and_rejected.passage(times, batch, rows, outcome.unaccepted, left)
         keyless = np.flatnonzero(batch.key_length[:rows] < 0)
         oldest = outcome.oldest[:rows] if rows else np.array([kernel.oldest(self._shell.state.time)])
-        return found._replace(ignored=np.append(found.ignored, keyless), oldest=oldest)
+        reached = later(emitted, self._rules.grace) if self._rules.grace else None
+        return found._replace(ignored=np.append(found.ignored, keyless), oldest=oldest, reached=reached)
 
     def _without_records(self, outcome: kernel.Outcome) -> StepResult:
         dated = late_and_rejected.with_timestamps(_NO_RECORDS, self._config, 0)

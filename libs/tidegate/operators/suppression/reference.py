@@ -136,10 +136,18 @@ class Reference:
         while self.held and (cause := (self._due() and cause_of_due) or (emits and self._full())):
             self._emit_oldest(cause)
 
-    def _due(self) -> bool:
+    def reached(self, slot: Slot, _cause: str) -> int | None:
+        """Return the last stream time before the one at which the slot is due; None if time does not evict it."""
+        return None if self._limit is None else slot.place + self._limit - 1
+
+    @property
+    def _limit(self) -> int | None:
         until = self.config.until
-        limit = self.config.grace if self.closes else until.time_limit if isinstance(until, TimeLimit) else None
-        return limit is not None and min(slot.place for slot in self.held.values()) <= self.stream_time - limit
+        return self.config.grace if self.closes else until.time_limit if isinstance(until, TimeLimit) else None
+
+    def _due(self) -> bool:
+        first = min(slot.place for slot in self.held.values())
+        return self._limit is not None and first <= self.stream_time - self._limit
 
     def _full(self) -> str:
         buffer = self.config.buffer

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.event_time import MAX_TIMESTAMP, advanced
+from tidegate.contracts.flow import Passage, later
 from tidegate.contracts.operator import SEED, Array, ArraySpec, Layout, StepResult, Storage
 from tidegate.contracts.records import Records
 from tidegate.kernels import columns, time_buffer
@@ -199,6 +200,7 @@ class SuppressionState:
             emitted=np.empty(held + records, np.int64),
             cause=np.empty(held + records, np.int8),
             emitted_after=np.empty(held + records, np.int64),
+            emitted_place=np.empty(held + records, np.int64),
             touched=np.empty(held + records, np.int32),
             place_before=np.empty(held + records, np.int64),
             arrival_before=np.empty(held + records, np.int64),
@@ -242,7 +244,6 @@ class SuppressionState:
         emissions = keys.with_record_keys(tables.emissions(state, batch, outcome))
         late = late_and_rejected.late(payloads, own, unaccepted, *self._lateness())
         rejected = late_and_rejected.rejected(payloads, own, unaccepted, newest)
-        emitted_after = outcome.emitted_after[: outcome.tally[kernel.EMITTED]]
         changes = tables.changes(state, batch, outcome.touched[changed])
         undo = tables.undo(state, batch, outcome, changed, changes["key"])
         self._settle(batch, outcome)
@@ -260,10 +261,18 @@ class SuppressionState:
             stopped_at=stop.offset,
             stopped_by=stop.limit,
             measures=measures.measures(outcome, self._config, *self._in_buffer()),
-            passage=late_and_rejected.passage(
-                (before, self.stream_time), batch, outcome.tally[kernel.NEXT_ROW], unaccepted, emitted_after
-            ),
+            passage=self._passage(before, batch, outcome),
         )
+
+    def _passage(self, before: int, batch: FlatRecords, outcome: kernel.Outcome) -> Passage:
+        """Return how the batch moved stream time, and when its results left."""
+        emitted, times = outcome.tally[kernel.EMITTED], (before, self.stream_time)
+        found = late_and_rejected.passage(
+            times, batch, outcome.tally[kernel.NEXT_ROW], outcome.unaccepted, outcome.emitted_after[:emitted]
+        )
+        if self._rules.time_limit < 0:
+            return found
+        return found._replace(reached=later(outcome.emitted_place[:emitted] - 1, self._rules.time_limit))
 
     def _lateness(self) -> tuple[int, str]:
         """Return the largest lateness in ms that is not late, and the cause that is written for late records."""

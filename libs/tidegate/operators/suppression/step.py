@@ -83,7 +83,7 @@ class State(NamedTuple):
 class Outcome(NamedTuple):
     """The effects of a batch: emissions (source, cause), touched slots, late and rejected rows, and the tallies.
 
-    `emitted_after`: per emission the row after which it left.
+    `emitted_after` and `emitted_place`: per emission the row after which it left, and the place that it had.
 
     `place_before` and `arrival_before`: per touched slot that was held before the batch, its place and arrival then.
     """
@@ -91,6 +91,7 @@ class Outcome(NamedTuple):
     emitted: Array
     cause: Array
     emitted_after: Array
+    emitted_place: Array
     touched: Array
     place_before: Array
     arrival_before: Array
@@ -302,6 +303,7 @@ def forget_tombstones(state: State, batch: FlatRecords, outcome: Outcome) -> Non
             outcome.emitted[kept] = source
             outcome.cause[kept] = outcome.cause[at]
             outcome.emitted_after[kept] = outcome.emitted_after[at]
+            outcome.emitted_place[kept] = outcome.emitted_place[at]
             kept += 1
     outcome.tally[EMITTED] = kept
 
@@ -347,6 +349,7 @@ def _emit(state: State, slot: int, cause: int, outcome: Outcome) -> None:
     outcome.emitted[at] = wide(state.row[slot]) - 1 if state.row[slot] != 0 else ~slot
     outcome.cause[at] = cause
     outcome.emitted_after[at] = outcome.tally[NEXT_ROW]
+    outcome.emitted_place[at] = time_buffer.place_of(state.time, slot)
     outcome.tally[EMITTED] += 1
     _leave(state, slot, outcome)
 

@@ -71,10 +71,12 @@ def play(
     """Play the history on the reference, up to a stop, and return the notes.
 
     `table_of` makes the reference of a table, for operators that read one. After each event the reference passes time
-    on: its stream time less the hold of its kind, and no more than its `oldest` if it has one.
+    on: its stream time less the hold of its kind, and no more than its `oldest` if it has one. Before that it passes
+    on, before each result that its `reached` has a time for, that time less the hold, if stream time came so far.
     """
     notes = Notes(clock_ms)
     for event in history:
+        emitted = len(_emissions(reference))
         if isinstance(event, Advance):
             reference.advance(max(0, reference.stream_time) + event.by_ms)
         elif isinstance(event, Flush):
@@ -99,7 +101,7 @@ def play(
                 break
             notes.clocks[event.offset] = notes.clock_ms
             notes.behind[event.offset] = reference.stream_time - event.timestamp
-        _note_mark(reference, notes)
+        _note_marks(reference, notes, emitted)
     return notes
 
 
@@ -111,11 +113,22 @@ def _pass_time(reference: Any, timestamp: int, clock_ms: int) -> None:
         reference.settle(clock_ms)
 
 
-def _note_mark(reference: Any, notes: Notes) -> None:
+def _emissions(reference: Any) -> list[Any]:
+    """Return the emissions of the reference; a table has none."""
+    found: list[Any] = getattr(reference, "emissions", [])
+    return found
+
+
+def _note_marks(reference: Any, notes: Notes, emitted: int) -> None:
     hold = reference.config.hold(WINDOW_MS)
-    if hold is not None:
-        passed = min(reference.stream_time - hold, getattr(reference, "oldest", MAX_TIMESTAMP))
-        notes.passed.note_mark(len(reference.emissions), passed)
+    if hold is None:
+        return
+    oldest = getattr(reference, "oldest", MAX_TIMESTAMP)
+    for at, emission in enumerate(_emissions(reference)[emitted:], emitted):
+        reached = reference.reached(*emission) if hasattr(reference, "reached") else None
+        if reached is not None and reached <= reference.stream_time:
+            notes.passed.note_mark(at, min(reached - hold, oldest))
+    notes.passed.note_mark(len(reference.emissions), min(reference.stream_time - hold, oldest))
 
 
 def window_columns(window: Window) -> dict[str, Any]:

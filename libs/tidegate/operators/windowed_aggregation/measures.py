@@ -13,6 +13,7 @@ import numpy as np
 from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.flow import Passage
 from tidegate.contracts.operator import Array
+from tidegate.contracts.records import Int64s
 from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.operators import late_and_rejected
@@ -21,6 +22,7 @@ from tidegate.operators.late_and_rejected import Unaccepted
 from tidegate.operators.windowed_aggregation import step
 from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationRules
+from tidegate.operators.windowed_aggregation.window_times import Rules, due_times
 
 
 class KernelOutcome(Protocol):
@@ -62,11 +64,13 @@ def counts(order: TimeBuffer, outcome: KernelOutcome, elements: int = 0, element
     )
 
 
-def passage(before: int, batch: FlatRecords, outcome: KernelOutcome) -> Passage:
-    """Return how the batch moved stream time, which was `before`, and when its results left."""
+def passage(before: int, batch: FlatRecords, outcome: KernelOutcome, ends: Int64s, rules: Rules) -> Passage:
+    """Return how the batch moved stream time, which was `before`, and when its results left. `ends`: their windows'."""
     tally = outcome.tally
     times, emitted_after = (before, int(tally[step.STREAM_TIME])), outcome.emitted_after[: tally[step.EMITTED_COUNT]]
-    return late_and_rejected.passage(times, batch, tally[step.NEXT_ROW], outcome.unaccepted, emitted_after)
+    found = late_and_rejected.passage(times, batch, tally[step.NEXT_ROW], outcome.unaccepted, emitted_after)
+    due = due_times(ends, rules)
+    return found if due is None else found._replace(reached=due - 1)
 
 
 def measures(

@@ -96,6 +96,14 @@ class Reference:
                 self._tell(window, "flush")
                 window.phase = "closed" if self.config.emit == "final" else "emitted"
 
+    def reached(self, window: Window, _cause: str) -> int | None:
+        """Return the last stream time before the one at which the window's result is due; None without such a time."""
+        shape = self.config.window
+        if self.config.emit not in ("on_time", "final") or not isinstance(shape, Tumbling | Hopping | Session):
+            return None
+        ended = window.end + shape.session + 1 if isinstance(shape, Session) else window.end
+        return ended + (shape.grace if self.config.emit == "final" else 0) - 1
+
     def bound(self, stream_time: int) -> int:
         """Return the smallest timestamp that is not late at that stream time, whatever windows exist."""
         window = self.config.window

@@ -277,7 +277,7 @@ class WindowsState:
             stopped_at=stop.offset,
             stopped_by=stop.limit,
             measures=measures.measures(self._shell.state.numbers, outcome, self._config),
-            passage=measures.passage(before, batch, outcome),
+            passage=measures.passage(before, batch, outcome, emissions["window_end"].to_numpy(), self._rules),
         )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tidegate.contracts.records import Int64s
 from tidegate.kernels import version_chains
 from tidegate.kernels.compiled import inlined, wide
 from tidegate.kernels.payloads import FlatRecords
@@ -68,6 +69,14 @@ def rules_of(config: WindowedAggregationRules) -> Rules:
         stop_bytes=MAX if stop is None or stop.max_bytes is None else stop.max_bytes,
         stop_length=window.max_length or MAX if isinstance(window, Session) else MAX,
     )
+
+
+def due_times(ends: Int64s, rules: Rules) -> Int64s | None:
+    """Return the stream times at which results of windows with these ends are due; None if time releases none."""
+    if rules.kind == UNLIMITED or rules.emit not in (ON_TIME_FIRST, FINAL):
+        return None
+    ended = ends + (rules.size + 1 if rules.kind == SESSION else 0)
+    return ended + (rules.grace if rules.emit == FINAL else 0)
 
 
 @inlined

@@ -366,7 +366,13 @@ class ElementsState:
             stopped_at=stop.offset,
             stopped_by=stop.limit,
             measures=measures.measures(self._shell.state.numbers, outcome, self._config, kernel.CAUSES),
-            passage=measures.passage(before, batch._replace(timestamp=progress.advances_to), outcome),
+            passage=measures.passage(
+                before,
+                batch._replace(timestamp=progress.advances_to),
+                outcome,
+                emissions["window_end"].to_numpy(),
+                self._rules,
+            ),
         )
 
     def _keep_values(self, emissions: pa.Table, progress: _Batch) -> None:
