@@ -14,6 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.runtime.telemetry.conftest import COUNTS, SECONDS, StillDriver, application, busy, driver_status, meta
 from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.clock import SystemClock
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.operators.pipeline.building import pipeline_of
+from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.runtime.telemetry import service_metrics
 from tidegate.runtime.telemetry.metric_definitions import METRICS
 from tidegate.runtime.telemetry.telemetry import Telemetry
@@ -124,6 +128,38 @@ def test_the_buffer_s_current_peak_and_average_size_is_reported_in_memory_and_on
     assert value(telemetry, "tidegate_buffer_bytes", partition="7", storage="disk") == 10
     assert value(telemetry, "tidegate_buffer_avg_records", storage="memory") == 3
     assert value(telemetry, "tidegate_buffer_avg_records", storage="disk") == 0.5
+
+
+def test_the_measures_of_a_pipeline_name_their_step(driver: StillDriver) -> None:
+    per_hour = {"name": "per_hour", "kind": "windowed_aggregation", "window": {"tumbling": "10ms", "grace": 0}}
+    steps = [
+        per_hour | {"aggregate": {"count": True}, "emit": "updates"},
+        {
+            "name": "final",
+            "kind": "suppression",
+            "until": "window_close",
+            "buffer": {"max_keys": 9, "when_full": "spill"},
+        },
+    ]
+    pipeline = pipeline_of(PipelineConfig.model_validate({"input": "in", "steps": steps}))
+    state = pipeline.open(MemoryStorage(pipeline.layout))
+    rows = [Row(b"k", b"v", time, at) for at, time in enumerate([1, 3, 2, 12])]
+    telemetry = told(driver)
+    telemetry.note(busy(measures={7: state.step(Records.from_rows(rows), 0).measures}), SECONDS)
+    assert value(telemetry, "tidegate_lateness_seconds_count", partition="7", step="per_hour") == 4
+    assert value(telemetry, "tidegate_lateness_max_seconds", partition="7", step="per_hour") == 0.001
+    of_cause = "tidegate_emitted_records_by_cause_total"
+    assert value(telemetry, of_cause, partition="7", step="final", cause="window_close") == 1
+    assert value(telemetry, "tidegate_suppressed_records_total", partition="7", step="final") == 2
+    assert value(telemetry, "tidegate_buffer_records", partition="7", step="final", storage="memory") == 1
+    assert value(telemetry, "tidegate_buffer_avg_records", step="final", storage="memory") == 1
+
+
+def test_the_measures_of_a_single_operator_have_no_label_for_a_step(driver: StillDriver) -> None:
+    telemetry = told(driver)
+    telemetry.note(busy(), SECONDS)
+    assert "step=" not in telemetry.metrics("").body.decode()
+    assert value(telemetry, "tidegate_lateness_seconds_count", partition="7") == 9
 
 
 def test_durations_are_counted_in_buckets_and_recoveries_only_if_one_happened(driver: StillDriver) -> None:

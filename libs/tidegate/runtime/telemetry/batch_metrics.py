@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionChange
+
+Number = TypeVar("Number", bound=float)
 
 RECENT_MS = 60_000
 _COUNTED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
@@ -162,8 +164,17 @@ def _counted(meta: BatchMeta) -> Counter[str]:
     return counted
 
 
+def by_step(figures: Mapping[str, Number]) -> dict[str, dict[str, Number]]:
+    """Return the figures of each step of a pipeline, under their names within it; under "" those of the operator."""
+    found: dict[str, dict[str, Number]] = {}
+    for name, figure in figures.items():
+        step, _, own = name.rpartition(".")
+        found.setdefault(step, {})[own] = figure
+    return found
+
+
 def _adds_up(name: str) -> bool:
-    return not name.endswith(_NO_TOTAL) and not name.startswith(_BIN)
+    return not name.endswith(_NO_TOTAL) and not name.rpartition(".")[2].startswith(_BIN)
 
 
 def _rates(added: Mapping[str, int], seconds: float, when: str) -> dict[str, float]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import accumulate
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.runtime.telemetry.batch_metrics import by_step
 from tidegate.runtime.telemetry.consumer_lag import consumer_lag
 from tidegate.runtime.telemetry.driver_status import State
 from tidegate.runtime.telemetry.metric_definitions import METRICS, Family
@@ -56,7 +58,7 @@ class ServiceCollector(Collector):
             for operator, figures in counted.items():
                 _durations(samples, operator, figures)
                 _measures(samples, operator, figures)
-        return samples.families.values()
+        return samples.found()
 
 
 _ALIGNMENT = {
@@ -74,6 +76,12 @@ class Samples:
         self.families: dict[str, Any] = {metric.name: metric.family() for metric in METRICS}
         self._application = application
 
+    def found(self) -> Iterable[Family]:
+        """Return the families. A sample of an operator that is no pipeline has no label `step`."""
+        for family in self.families.values():
+            family.samples = [_without_empty_step(sample) for sample in family.samples]
+        return self.families.values()
+
     def add(self, name: str, value: float, *labels: object) -> None:
         """Add a sample to a counter or gauge. `labels`: the values of the labels from `operator` on."""
         self.families[name].add_metric(self._labels(labels), value)
@@ -89,6 +97,11 @@ class Samples:
 
     def _labels(self, labels: tuple[object, ...]) -> list[str]:
         return [self._application, *map(str, labels)]
+
+
+def _without_empty_step(sample: Sample) -> Sample:
+    labels = {name: value for name, value in sample.labels.items() if name != "step" or value}
+    return sample._replace(labels=labels)
 
 
 def _driver(samples: Samples, observation: Observation) -> None:
@@ -142,20 +155,34 @@ def _durations(samples: Samples, operator: str, figures: OperatorMetrics) -> Non
 
 def _measures(samples: Samples, operator: str, figures: OperatorMetrics) -> None:
     for partition, measures in figures.metrics.measures.items():
-        _late_and_overdue(samples, measures, operator, partition)
-        _emissions(samples, measures, operator, partition)
-        _buffer(samples, measures, operator, partition)
-        for name, measure in _ALIGNMENT.items():
-            if measure in measures:
-                samples.add(name, measures[measure], operator, partition)
-    averages = figures.metrics.report()
+        for step, own in by_step(measures).items():
+            place = Place(operator, partition, step)
+            _late_and_overdue(samples, own, place)
+            _emissions(samples, own, place)
+            _buffer(samples, own, place)
+            for name, measure in _ALIGNMENT.items():
+                if measure in own:
+                    samples.add(name, own[measure], *place)
+    for step, averages in by_step(figures.metrics.report()).items():
+        _average_sizes(samples, averages, operator, step)
+
+
+class Place(NamedTuple):
+    """The operator, partition and step that measures are of; the step is empty unless the operator is a pipeline."""
+
+    operator: str
+    partition: int
+    step: str
+
+
+def _average_sizes(samples: Samples, averages: Mapping[str, float], operator: str, step: str) -> None:
     for part, storage in _STORAGES.items():
         for what in ("records", "bytes"):
             if (average := averages.get(f"{part}_{what}_avg_60s")) is not None:
-                samples.add(f"tidegate_buffer_avg_{what}", average, operator, storage)
+                samples.add(f"tidegate_buffer_avg_{what}", average, operator, step, storage)
 
 
-def _late_and_overdue(samples: Samples, measures: Mapping[str, int], *place: object) -> None:
+def _late_and_overdue(samples: Samples, measures: Mapping[str, int], place: Place) -> None:
     for what in ("lateness", "overtime"):
         if f"{what}_count" in measures:
             total = measures[f"{what}_sum"] / 1_000
@@ -166,7 +193,7 @@ def _late_and_overdue(samples: Samples, measures: Mapping[str, int], *place: obj
                 samples.add(name, measures[f"{what}_{extreme}"] / 1_000, *place)
 
 
-def _emissions(samples: Samples, measures: Mapping[str, int], *place: object) -> None:
+def _emissions(samples: Samples, measures: Mapping[str, int], place: Place) -> None:
     causes = {name.removeprefix("emitted_"): count for name, count in measures.items() if name.startswith("emitted_")}
     for cause, count in causes.items():
         samples.add("tidegate_emitted_records_by_cause_total", count, *place, cause)
@@ -176,7 +203,7 @@ def _emissions(samples: Samples, measures: Mapping[str, int], *place: object) ->
         samples.add("tidegate_suppressed_records_total", measures["suppressed"], *place)
 
 
-def _buffer(samples: Samples, measures: Mapping[str, int], *place: object) -> None:
+def _buffer(samples: Samples, measures: Mapping[str, int], place: Place) -> None:
     for part, storage in _STORAGES.items():
         for what in ("records", "bytes"):
             for when, name in (("now", f"tidegate_buffer_{what}"), ("max", f"tidegate_buffer_max_{what}")):

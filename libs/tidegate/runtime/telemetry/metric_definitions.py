@@ -1,7 +1,8 @@
 """The list of all metrics: name, kind, labels and help text.
 
-All have the labels `application` and `operator`. Units are Prometheus' base units. `docs/reference/metrics.md` lists
-the same names. Dashboards rely on them: a change needs a line in the CHANGELOG.
+All have the labels `application` and `operator`; only a pipeline's samples have the label `step`. Units are Prometheus'
+base units. `docs/reference/metrics.md` lists the same names. Dashboards rely on them: a change needs a line in the
+CHANGELOG.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ Kind = Literal["counter", "gauge", "histogram", "summary"]
 
 OF_OPERATOR = ("application", "operator")
 OF_PARTITION = (*OF_OPERATOR, "partition")
-OF_CAUSE = (*OF_PARTITION, "cause")
-OF_STORAGE = (*OF_PARTITION, "storage")
+OF_STEP = (*OF_PARTITION, "step")
+OF_CAUSE = (*OF_STEP, "cause")
+OF_STORAGE = (*OF_STEP, "storage")
 
 _FAMILIES: dict[Kind, type[Family]] = {
     "counter": CounterMetricFamily,
@@ -67,8 +69,8 @@ METRICS = (
     Metric("tidegate_held_records", "gauge", OF_PARTITION, "Records or other entries held in the state."),
     Metric("tidegate_held_bytes", "gauge", OF_PARTITION, "Bytes held in the state, as the operator counts them."),
     # KIP-328's metrics, since the service started
-    Metric("tidegate_lateness_seconds", "summary", OF_PARTITION, "Lateness of accepted and late records."),
-    Metric("tidegate_lateness_max_seconds", "gauge", OF_PARTITION, "Largest lateness."),
+    Metric("tidegate_lateness_seconds", "summary", OF_STEP, "Lateness of accepted and late records."),
+    Metric("tidegate_lateness_max_seconds", "gauge", OF_STEP, "Largest lateness."),
     Metric("tidegate_emitted_records_by_cause_total", "counter", OF_CAUSE, "Records emitted, by cause."),
     Metric(
         "tidegate_evicted_records_total",
@@ -79,7 +81,7 @@ METRICS = (
     Metric(
         "tidegate_suppressed_records_total",
         "counter",
-        OF_PARTITION,
+        OF_STEP,
         "Updates not emitted because a later one replaced them.",
     ),
     Metric("tidegate_buffer_records", "gauge", OF_STORAGE, "Records in the buffer."),
@@ -89,26 +91,24 @@ METRICS = (
     Metric(
         "tidegate_buffer_avg_records",
         "gauge",
-        (*OF_OPERATOR, "storage"),
+        (*OF_OPERATOR, "step", "storage"),
         "Records in the buffers of all partitions: the average over the last minute's batches that measured it.",
     ),
     Metric(
         "tidegate_buffer_avg_bytes",
         "gauge",
-        (*OF_OPERATOR, "storage"),
+        (*OF_OPERATOR, "step", "storage"),
         "Bytes in the buffers of all partitions: the average over the last minute's batches that measured it.",
     ),
-    Metric("tidegate_overtime_seconds", "summary", OF_PARTITION, "Delay of emissions after they were due."),
-    Metric("tidegate_overtime_min_seconds", "gauge", OF_PARTITION, "Smallest delay of an emission after it was due."),
+    Metric("tidegate_overtime_seconds", "summary", OF_STEP, "Delay of emissions after they were due."),
+    Metric("tidegate_overtime_min_seconds", "gauge", OF_STEP, "Smallest delay of an emission after it was due."),
     # tables and joins, since the service started
-    Metric(
-        "tidegate_expired_lookups_total", "counter", OF_PARTITION, "Lookups of versions that the table no longer keeps."
-    ),
-    Metric("tidegate_waiting_records", "gauge", OF_PARTITION, "Records that are due and wait only for the table."),
+    Metric("tidegate_expired_lookups_total", "counter", OF_STEP, "Lookups of versions that the table no longer keeps."),
+    Metric("tidegate_waiting_records", "gauge", OF_STEP, "Records that are due and wait only for the table."),
     Metric(
         "tidegate_given_up_versions_total",
         "counter",
-        OF_PARTITION,
+        OF_STEP,
         "Versions that the table dropped although a join still needed them.",
     ),
     # progress
