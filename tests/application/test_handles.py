@@ -28,11 +28,13 @@ class Waiting:
     """Operators that wait until they are to stop. `error`: what they raise then, as one that failed before would.
 
     `fail_early`: the error is reported at the start, while other operators still run. `deaf`: they do not stop.
+    `waits`: what their due records wait for.
     """
 
     def __init__(self) -> None:
         self.error: EngineError | None = None
         self.fail_early = self.deaf = False
+        self.waits = ""
         self.stopped: list[str] = []
 
     def run(
@@ -45,7 +47,8 @@ class Waiting:
         watch: Callable[[list[Any]], None],
     ) -> None:
         """Wait for `stop`."""
-        watch([SimpleNamespace(name=name, has_reached=lambda targets: targets == {0: 5}) for name in names])
+        reached = {"has_reached": lambda targets: targets == {0: 5} and not self.waits, "waits": self.waits}
+        watch([SimpleNamespace(name=name, **reached) for name in names])
         if self.fail_early and self.error is not None:
             failed(self.error)
         (Event() if self.deaf else stop).wait(30)
@@ -197,6 +200,18 @@ def test_await_caught_up_for_a_missing_topic_ends_with_the_error_of_the_operator
         )
         with pytest.raises(EngineError, match="an operator has failed"):
             handle.await_caught_up("1m")
+
+
+def test_await_caught_up_waits_for_what_waits_for_a_table_and_says_so_at_its_timeout(
+    waiting: Waiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running.offsets, "stable", lambda kafka, topic: {0: 5})
+    waiting.waits = "due records wait until the table weather has read further"
+    with application(tmp_path).start() as handle:
+        with pytest.raises(EngineError, match="updates has not caught up: due records wait until the table weather"):
+            handle.await_caught_up("10ms")
+        handle._drivers[0].has_reached = lambda targets: True  # type: ignore[attr-defined]
+        handle.await_caught_up("10s")
 
 
 def test_the_error_of_a_block_goes_on_and_that_of_an_operator_is_its_origin(waiting: Waiting, tmp_path: Path) -> None:

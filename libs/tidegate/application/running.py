@@ -166,8 +166,9 @@ class Handle:
     def await_caught_up(self, timeout: Duration = "5m") -> None:
         """Wait until every record that is in the input topics now has been processed and its results published.
 
-        Operators that read what others of the application write come after these. Raise EngineError after the timeout,
-        and the error of an operator that has ended.
+        Also wait until no record that is due waits for the table of a join any more. Operators that read what others of
+        the application write come after these. Raise EngineError after the timeout, which says what an operator waits
+        for, and the error of an operator that has ended.
         """
         deadline = time.monotonic() + duration_ms(timeout) / 1_000
         while len(self._drivers) < len(self.configuration.operators):
@@ -176,7 +177,9 @@ class Handle:
             self._check_running()
             targets = self._ends(self.configuration.operators[driver.name].input, deadline)
             while not driver.has_reached(targets):
-                self._pause(deadline, f"{driver.name} has not caught up")
+                self._pause(
+                    deadline, f"{driver.name} has not caught up" + (f": {driver.waits}" if driver.waits else "")
+                )
 
     def _ends(self, topic: str, deadline: float) -> dict[int, int]:
         """Return the end of each partition. Wait until the topic exists; raise if the application ends before."""

@@ -169,6 +169,19 @@ def test_the_clock_is_read_once_for_a_batch(
     assert jobs.attempts[0].clock == newest(driver).clock
 
 
+def test_nothing_is_reached_while_a_record_that_is_due_waits_for_the_table(
+    driver: OperatorDriver, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator, settled = driver.claim.operator, [False]
+    monkeypatch.setattr(type(operator._table), "nothing_waits", lambda table, newest: settled[0])
+    driver._round(operator)
+    assert operator.newest.next_offsets == {0: 5, 1: 5}
+    assert not driver.has_reached({0: 5, 1: 5})
+    settled[0] = True
+    driver._round(operator)
+    assert driver.has_reached({0: 5, 1: 5})
+
+
 def test_an_operator_without_output_topics_runs_without_transactions(
     kafka: ScriptedKafka, jobs: Jobs, tmp_path: Path
 ) -> None:

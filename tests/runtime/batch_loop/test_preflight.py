@@ -10,8 +10,10 @@ import pytest
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
+from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
+from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.next_metadata import first_meta
 from tidegate.runtime.batch_loop.preflight import (
     check_functions,
@@ -87,3 +89,17 @@ def test_a_function_that_cannot_be_loaded_is_refused_whatever_its_module_does(
     check_functions(read(StreamTableJoinConfig, raw))
     with pytest.raises(UserError, match=why):
         check_functions(read(StreamTableJoinConfig, raw | {"joiner": f"{module}:glued"}))
+    step = {"name": "joined", "kind": "stream_table_join", "table": "t", "join": "left", "joiner": f"{module}:glued"}
+    with pytest.raises(UserError, match=why):
+        check_functions(read(PipelineConfig, {"kind": "pipeline", "input": "in", "steps": [step]}))
+
+
+def test_whatever_goes_wrong_when_an_operator_is_made_names_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(config: object) -> None:
+        raise ZeroDivisionError("while it is made")
+
+    monkeypatch.setattr(preflight, "operator_for", broken)
+    with pytest.raises(UserError, match="a function of stream_table_join cannot be loaded: ZeroDivisionError"):
+        check_functions(
+            read(StreamTableJoinConfig, {"kind": "stream_table_join", "input": "in", "table": "t", "join": "left"})
+        )

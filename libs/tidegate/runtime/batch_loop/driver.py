@@ -336,10 +336,15 @@ class OperatorDriver:
         self._processed = operator.processed()
         return moved
 
+    @property
+    def waits(self) -> str:
+        """Return what the operator's due records wait for, as its status says; empty while nothing waits."""
+        return self._parts.status.last.waits
+
     def has_reached(self, targets: Mapping[int, int]) -> bool:
         """Return whether all records before these offsets are processed and published, as of the last complete round.
 
-        May be called from another thread.
+        They are not while a record that is due waits for the table of a join. May be called from another thread.
         """
         processed = self._processed
         return all(processed.get(partition, -1) >= target for partition, target in targets.items())

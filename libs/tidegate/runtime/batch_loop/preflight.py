@@ -103,8 +103,8 @@ def check_surroundings(kafka: KafkaClient, before: BatchMeta, config: OperatorCo
 
 def check_functions(config: OperatorConfig) -> None:
     """Raise UserError if one of the operator's functions cannot be loaded in this process."""
-    operator = operator_for(config)
     try:
+        operator = operator_for(config)
         operator.open(MemoryStorage(operator.layout))
     except TidegateError:
         raise

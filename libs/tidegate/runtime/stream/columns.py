@@ -98,7 +98,7 @@ def _unknown(name: str, part: ColumnOrName, rows: DataFrame, error: AnalysisExce
     """Return the problem that Spark cannot resolve a column."""
     shown = part if isinstance(part, str) else str(part)
     cause = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
-    if error.getErrorClass() == "UNRESOLVED_COLUMN.WITH_SUGGESTION":
+    if error.getCondition() == "UNRESOLVED_COLUMN.WITH_SUGGESTION":
         cause = "the DataFrame has no such column"
     return Problem(where=name, value=shown, cause=cause, remedy=f"there are: {', '.join(rows.columns)}")
 
