@@ -346,7 +346,7 @@ def test_a_record_is_refused_if_no_branch_takes_it() -> None:
 
 @st.composite
 def joinable(draw: st.DrawFn, grace: int) -> list[Row]:
-    """Records of which none is late for a join with this grace, out of order."""
+    """Records of which none is late for a join with this grace, out of order; some have no key, and are dropped."""
     rows: list[Row] = []
     time = 0
     visits = st.tuples(st.sampled_from([b"a", b"b"]), st.integers(0, grace + 4))
@@ -424,3 +424,26 @@ def test_what_a_suppression_behind_a_join_emits_in_between_is_emitted_too_if_the
     at_once, waited = (joined(BEHIND_JOIN["held back"], rows, {2}, waits) for waits in ([], [0, 0]))
     assert at_once == waited
     assert [row["timestamp"] for row in waited[0]["emissions"]] == [4, 9, 14, 30]
+
+
+def test_a_dropped_row_without_a_key_moves_no_time() -> None:
+    #   in       a4   -30   b5         grace 6: the row without a key leaves at once, and the filter drops it
+    counts = COUNTS | {"emit": "final"}
+    played = Played(pipeline_of(behind_join({"filter": "key <> 'c'::BLOB"}, counts)))
+    played.state.read_table(RAIN)
+    played.play([Row(b"a", b"v", 4, 0), Row(None, b"v", 30, 1), Row(b"b", b"v", 5, 2)])
+    assert played.state.times()["s1"].stream_time <= 4
+    played.play([Row(b"a", b"v", 40, 3)])
+    assert played.seen["late"] == []
+
+
+def test_a_late_record_does_not_make_those_late_that_wait_for_the_table() -> None:
+    #   in       a4   b40   a20        grace 6; the table is complete up to 0: a4 waits, and a20 behind it
+    played = Played(pipeline_of(behind_join(COUNTS | {"emit": "final"})))
+    played.state.read_table(RAIN, 0)
+    played.play([Row(b"a", b"v", 4, 0), Row(b"b", b"v", 40, 1), Row(b"a", b"v", 20, 2)])
+    assert played.state.times()["s0"].received == 0
+    played.state.read_table(RAIN)
+    played.play([])
+    assert played.seen["late"] == []
+    assert [row["timestamp"] for row in played.seen["emissions"]] == [4, 20]

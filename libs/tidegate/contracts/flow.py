@@ -154,6 +154,14 @@ class Flow:
         time_only = ~self.is_record | ~kept
         return replace(self, rows=replace(self.rows, time_only=time_only)) if time_only.any() else self
 
+    def passing(self, kept: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return which rows go on from a step that keeps these: a dropped row without a key passes no time on either.
+
+        A step that holds state would reject it, or pass it through without moving its time.
+        """
+        # rule: keyless-rows-move-nothing
+        return ~self.is_record | kept | (self.rows.key_length >= 0)
+
     def records_alone(self) -> Flow:
         """Return the flow without marks and dropped rows: so Kafka Streams passes on records, and no time."""
         return self if self.rows.time_only is None else self.take(np.flatnonzero(self.is_record))

@@ -101,6 +101,20 @@ RULES = (
         removals=(value("Sifted(flow.dropping(~rejected), at, (cause,) * len(at))"),),
     ),
     Rule(
+        slug="keyless-rows-move-nothing",
+        name="a row without a key that a filter drops moves the time of no step behind it",
+        chapter=Chapter.BATCH,
+        tests=tests("laws/test_pipelines", "a_dropped_row_without_a_key_moves_no_time"),
+        removals=(value("np.ones(len(self), np.bool_)"),),
+    ),
+    Rule(
+        slug="late-overtakes-none",
+        name="a record that is late for a join overtakes no older one that waits for the table",
+        chapter=Chapter.BATCH,
+        tests=tests("laws/test_pipelines", "a_late_record_does_not_make_those_late_that_wait_for_the_table"),
+        removals=(replaced("min(stream_time - rules.grace, oldest(time))", "stream_time - rules.grace"),),
+    ),
+    Rule(
         slug="inner-bound-undone",
         name="a bound that a pipeline reaches within a batch undoes what the batch did",
         chapter=Chapter.BATCH,

@@ -77,9 +77,9 @@ class Chain:
         return Way(sorted([*whole, *once.values()], key=lambda moved: moved.turn), False, self.ways[steps[0]].windowed)
 
     def filter(self, step: Any, before: Way, kept: Kept) -> None:
-        """Let only some records go on; the others pass their time on."""
-        dropped = [moved._replace(event=_without_record(moved.event, kept)) for moved in before.moved]
-        self._go_on(step, before, dropped)
+        """Let only some records go on; the others pass their time on, unless they have no key."""
+        passing = [moved for moved in before.moved if not is_record(moved.event) or _passes(moved.event, kept)]
+        self._go_on(step, before, [moved._replace(event=_without_record(moved.event, kept)) for moved in passing])
 
     def map(self, step: Any, made: Callable[[Row], bytes]) -> None:
         """Replace the values of the records that leave a step."""
@@ -94,7 +94,8 @@ class Chain:
         way: list[Moved] = []
         for moved in before.moved:
             values = made(moved.event) if is_record(moved.event) else []  # type: ignore[arg-type]
-            rest = [] if values else [_without_record(moved.event, lambda _: False)]
+            stays = not is_record(moved.event) or _passes(moved.event, lambda _: False)
+            rest = [] if values or not stays else [_without_record(moved.event, lambda _: False)]
             way += [moved._replace(event=event) for event in [*(_valued(moved.event, each) for each in values), *rest]]
             if before.in_input and values:
                 self.takers.update([moved.source])
@@ -234,6 +235,11 @@ def is_record(event: Event) -> bool:
 
 def is_mark(event: Event) -> bool:
     return isinstance(event, Row) and event.time_only
+
+
+def _passes(event: Event, kept: Kept) -> bool:
+    assert isinstance(event, Row)
+    return event.key is not None or kept(event)
 
 
 def _without_record(event: Event, kept: Kept) -> Event:

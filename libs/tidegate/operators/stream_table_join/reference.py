@@ -61,7 +61,7 @@ class Reference:
         row = row._replace(key=key)
         if row.key is None:
             self._join(row, window)
-        elif grace and row.timestamp < self.stream_time - grace:
+        elif grace and row.timestamp < min(self.stream_time - grace, self.oldest):
             self._join(row, window, late=True)
         else:
             self.stream_time = max(self.stream_time, row.timestamp)

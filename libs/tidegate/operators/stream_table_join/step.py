@@ -136,7 +136,7 @@ def absorb(state: State, dated: Timestamped, limits: Limits, rules: Rules, outco
         elif dated.batch.key_length[row] >= 0 and max(timestamp, tally[STREAM_TIME]) < limits.complete_from:
             # rule: stream-behind-history
             return BEFORE_HISTORY
-        elif _is_joined_at_once(dated.batch, row, tally[STREAM_TIME], rules):
+        elif _is_joined_at_once(state.time, dated.batch, row, tally[STREAM_TIME], rules):
             _join_at_once(dated.batch, row, rules, outcome)
         else:
             if not slots.has_slot(state.pool):
@@ -161,9 +161,15 @@ def _verdict(dated: Timestamped, row: int, rules: Rules) -> Any:
 
 
 @inlined
-def _is_joined_at_once(batch: FlatRecords, row: int, stream_time: int, rules: Rules) -> bool:
-    """Return True for every record if there is no grace; otherwise for a late one and one without a key."""
-    return bool(rules.grace == 0 or batch.key_length[row] < 0 or batch.timestamp[row] < stream_time - rules.grace)
+def _is_joined_at_once(time: TimeBuffer, batch: FlatRecords, row: int, stream_time: int, rules: Rules) -> bool:
+    """Return True for every record if there is no grace; otherwise for a late one and one without a key.
+
+    A late record does not overtake older ones that wait for the table: the steps behind would take these as late.
+    """
+    if rules.grace == 0 or batch.key_length[row] < 0:
+        return True
+    # rule: late-overtakes-none
+    return bool(batch.timestamp[row] < min(stream_time - rules.grace, oldest(time)))
 
 
 @inlined

@@ -64,6 +64,7 @@ def _replaced(flow: Flow, at: Int64s, verdict: Verdict, row: Int64s, values: pa.
     repeats, stays = np.maximum(results, 1), np.ones(len(flow), np.bool_)
     repeats[at[~verdict.kept]] = 0
     stays[at[verdict.dropped]] = False
+    repeats[~flow.passing(stays)] = 0
     found = flow.take(np.repeat(np.arange(len(flow)), repeats)).dropping(np.repeat(stays, repeats))
     if values is not None:
         places = np.flatnonzero(np.repeat(results > 0, repeats))

@@ -144,10 +144,10 @@ def _sifted(flow: Flow, at: npt.NDArray[np.int64], verdict: Verdict, objects: Ev
         rows = with_values(changed.rows, at[chosen], objects.values[0].take(pa.array(chosen)))
         changed = replace(changed, rows=rows)
     rejected, causes = verdict.rejected(at)
-    if len(rejected):
-        # rule: rejected-rows-move-nothing
-        stay = np.ones(len(flow), np.bool_)
-        stay[rejected] = False
+    stay = flow.passing(kept)
+    # rule: rejected-rows-move-nothing
+    stay[rejected] = False
+    if not stay.all():
         changed = changed.take(np.flatnonzero(stay))
     return Sifted(changed, rejected, causes, int(verdict.dropped.sum()))
 

@@ -22,12 +22,17 @@ _NONE = np.empty(0, np.int64)
 
 
 def keeping(wanted: Mask) -> Stateless:
-    """Return the step that drops the records that are not wanted. They still pass their time on (`filter`)."""
+    """Return the step that drops the records that are not wanted. They still pass their time on (`filter`).
+
+    Those without a key do not.
+    """
 
     def sift(*flows: Flow) -> Sifted:
         [flow] = flows
-        found = flow.dropping(wanted(flow))
-        return Sifted(found, _NONE, filtered=int(flow.is_record.sum() - found.is_record.sum()))
+        kept = wanted(flow)
+        found, passing = flow.dropping(kept), flow.passing(kept)
+        filtered = int(flow.is_record.sum() - found.is_record.sum())
+        return Sifted(found if passing.all() else found.take(np.flatnonzero(passing)), _NONE, filtered=filtered)
 
     return sift
 
