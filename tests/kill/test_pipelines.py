@@ -1,22 +1,40 @@
-"""A pipeline survives a few kills: every step goes on as if nothing had happened."""
+"""A pipeline survives kills: every step goes on as if nothing had happened. `make kill` comes to every kill point."""
 
 from __future__ import annotations
 
 import pytest
 
+from tests.kill.test_kill import goes_through_every_kill_point
+
 WINDOWS = {"tumbling": "4s", "grace": "5s"}
 COUNT = {"count": True}
+MOMENTS = 6
 QUIET_KEYS = [
     {
         "name": "counts",
         "kind": "windowed_aggregation",
         "window": WINDOWS,
-        "aggregate": {"count": True},
+        "aggregate": COUNT,
         "emit": "updates",
     },
     {"name": "final", "kind": "suppression", "until": "window_close"},
     {"filter": "count < 3"},
 ]
+
+
+THREE_STEPS = [
+    {"name": "first", "kind": "deduplicate", "within": "10s", "grace": "5s"},
+    {"name": "slow", "kind": "suppression", "until": {"time_limit": "2s"}},
+    {"name": "counts", "kind": "windowed_aggregation", "window": WINDOWS, "aggregate": COUNT, "emit": "final"},
+]
+
+
+@pytest.mark.kill
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("steps", [QUIET_KEYS, THREE_STEPS], ids=["the chain of KIP-328", "three steps"])
+def test_no_step_loses_or_repeats_anything_through_every_kill_point_and_an_idle_close(world, steps):
+    world.described = {"kind": "pipeline", "steps": steps}
+    goes_through_every_kill_point(world, MOMENTS, {"idle_after": "1s"})
 
 
 @pytest.mark.broker
