@@ -125,6 +125,8 @@ class ChangingChain:
                     tag = _tag(sieve.name, moved.source, in_input=under.is_first(before))
                     self.trace.rejected.append(as_given(columns_of(event)) | refused | tag)
                     return None
+                if event.key is None:
+                    return None
                 moved = moved._replace(event=event._replace(time_only=True))
             if is_mark(moved.event) and not self.passes_time:
                 return None
@@ -157,18 +159,18 @@ def way_of(history: Sequence[Event]) -> list[Moved]:
 
 
 def _new(before: Trace, after: Trace, moved: Moved, hold: int | None) -> Iterator[Moved]:
-    """Yield what an event made leave an operator, then the mark, then a flush itself.
+    """Yield what an event made leave an operator with its marks, then a flush itself.
 
     A change repeats the mark, which a new step has not received yet.
     """
     source = SOURCELESS if isinstance(moved.event, Flush | Change) else moved.source
-    for row in after.emissions[len(before.emissions) :]:
-        yield Moved(emitted(row), source, moved.turn)
-    marks = [time for _, time in after.marks[len(before.marks) :]]
+    begin, marks = len(before.emissions), after.marks[len(before.marks) :]
     if isinstance(moved.event, Change) and hold is not None and after.stream_time - hold > NO_STREAM_TIME:
-        marks = [after.stream_time - hold]
-    for time in marks if hold is not None else ():
-        yield Moved(Row(None, None, time, 0, time_only=True), source, moved.turn)
+        marks = [*marks, (len(after.emissions), after.stream_time - hold)]
+    left = [(at, 1, emitted(row)) for at, row in enumerate(after.emissions[begin:], begin)]
+    passed = [(at, 0, Row(None, None, time, 0, time_only=True)) for at, time in marks if hold is not None]
+    for _, _, event in sorted([*left, *passed], key=lambda each: each[:2]):
+        yield Moved(event, source, moved.turn)
     if isinstance(moved.event, Flush):
         yield Moved(Flush(), SOURCELESS, moved.turn)
 
