@@ -55,10 +55,11 @@ def with_option(config: OperatorConfig, option: str, value: Any) -> OperatorConf
 
 def example(data: st.DataObject, case: Case) -> tuple[OperatorConfig, list[Event], set[int]]:
     """A configuration, a history in which it changes, and where that is cut into batches."""
-    config = data.draw(case.configs)
+    configs = case.configs.filter(case.changing)
+    config = data.draw(configs)
     history = strategies.readable(data.draw(case.histories), config)
     at = data.draw(st.integers(1, max(1, len(history))))
-    after = changed(config, data.draw(case.configs))
+    after = changed(config, data.draw(configs))
     return config, [*history[:at], Change(after), *history[at:]], data.draw(strategies.cuts)
 
 

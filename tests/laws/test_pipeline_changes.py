@@ -15,7 +15,7 @@ from tests.hypothesis_profile import many
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.cases import CASES, pipeline_reference
-from tidegate.operators.pipeline.config import FlatMap, Map, PipelineConfig
+from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.operators.pipeline.strategies import FILTER, REASON, REQUIRE
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing import strategies
@@ -63,15 +63,10 @@ def changed_steps(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str
     return found
 
 
-def _of_sieves(config: PipelineConfig) -> bool:
-    """Return whether the reference of changes knows the steps: it has none that make other rows."""
-    return not any(isinstance(step, Map | FlatMap) for step in config.steps)
-
-
 @st.composite
 def examples(draw: st.DrawFn) -> tuple[PipelineConfig, list[Event], set[int]]:
     """A pipeline, a history in which it changes, and where that is cut into batches."""
-    config = draw(CASES["pipeline"].configs.filter(_of_sieves))
+    config = draw(CASES["pipeline"].configs.filter(CASES["pipeline"].changing))
     history = strategies.readable(draw(CASES["pipeline"].histories), config)
     settings = settings_of(config)
     try:

@@ -26,7 +26,8 @@ class Case:
     """A case of the law suite.
 
     `reference` plays a history from a clock on and returns the predicted trace. `holding`: a configuration that holds
-    every record of distinct keys, about `bytes_per_record` beside key and value.
+    every record of distinct keys, about `bytes_per_record` beside key and value. `changing`: whether the reference
+    plays a configuration that changes.
     """
 
     configs: st.SearchStrategy[Any]
@@ -34,6 +35,7 @@ class Case:
     reference: Callable[[Any, Sequence[Event], int], Trace]
     holding: OperatorConfig
     bytes_per_record: int
+    changing: Callable[[Any], bool] = lambda _config: True
 
 
 @dataclass
