@@ -56,10 +56,10 @@ def prepare(database: Database) -> None:
     Raises StateError if it has any other revision.
     """
     with database.begin() as connection:
-        new = not inspect(connection).has_table(VERSIONS)
+        new, found = not inspect(connection).has_table(VERSIONS), _current(connection)
     if new:
         upgrade(database)
-    if (found := current(database)) != newest():
+    elif found != newest():
         raise StateError(
             "the control database has a different revision than this program needs",
             value=f"{found}, not {newest()}, in {database.address.redacted_url}",

@@ -19,10 +19,10 @@ from tidegate.operators.pipeline.reference import (
     Moved,
     as_given,
     columns_of,
-    emitted,
     is_mark,
     is_record,
     source_of,
+    with_marks,
 )
 from tidegate.operators.testing.laws import Change, Event, Flush, Trace
 
@@ -164,12 +164,10 @@ def _new(before: Trace, after: Trace, moved: Moved, hold: int | None) -> Iterato
     A change repeats the mark, which a new step has not received yet.
     """
     source = SOURCELESS if isinstance(moved.event, Flush | Change) else moved.source
-    begin, marks = len(before.emissions), after.marks[len(before.marks) :]
+    marks = after.marks[len(before.marks) :]
     if isinstance(moved.event, Change) and hold is not None and after.stream_time - hold > NO_STREAM_TIME:
         marks = [*marks, (len(after.emissions), after.stream_time - hold)]
-    left = [(at, 1, emitted(row)) for at, row in enumerate(after.emissions[begin:], begin)]
-    passed = [(at, 0, Row(None, None, time, 0, time_only=True)) for at, time in marks if hold is not None]
-    for _, _, event in sorted([*left, *passed], key=lambda each: each[:2]):
+    for event in with_marks(after.emissions, len(before.emissions), marks if hold is not None else ()):
         yield Moved(event, source, moved.turn)
     if isinstance(moved.event, Flush):
         yield Moved(Flush(), SOURCELESS, moved.turn)

@@ -181,16 +181,21 @@ def _behind(arriving: Sequence[Moved], play: Play, *, passes: bool) -> Iterator[
     for count, moved in enumerate(arriving, 1):
         trace = play([each.event for each in arriving[:count]])
         source = SOURCELESS if isinstance(moved.event, Flush) else moved.source
-        left = [(at, 1, emitted(row)) for at, row in enumerate(trace.emissions[before:], before)]
-        passed = [(at, 0, Row(None, None, time, 0, time_only=True)) for at, time in trace.marks[marked:] if passes]
-        for _, _, event in sorted([*left, *passed], key=lambda each: each[:2]):
+        for event in with_marks(trace.emissions, before, trace.marks[marked:] if passes else ()):
             yield Moved(event, source, moved.turn)
         if isinstance(moved.event, Flush):
             yield Moved(Flush(), SOURCELESS, moved.turn)
         before, marked = len(trace.emissions), len(trace.marks)
 
 
-def emitted(row: dict[str, Any]) -> Emitted:
+def with_marks(emissions: Sequence[dict[str, Any]], begin: int, marks: Sequence[tuple[int, int]]) -> Iterator[Event]:
+    """Yield the emissions from `begin` on, each behind the marks before it. `marks`: (before which, time)."""
+    left = [(at, 1, _emitted(row)) for at, row in enumerate(emissions[begin:], begin)]
+    passed = [(at, 0, Row(None, None, time, 0, time_only=True)) for at, time in marks]
+    return (event for _, _, event in sorted([*left, *passed], key=lambda each: each[:2]))
+
+
+def _emitted(row: dict[str, Any]) -> Emitted:
     headers = row["headers"] or b""
     if "window_start" in row:
         names = (HEADER_WINDOW_START, HEADER_WINDOW_END)

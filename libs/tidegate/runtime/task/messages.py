@@ -119,7 +119,6 @@ class PartitionResult:
     """The result of one partition's work. Its files and open transaction do not count before the driver commits.
 
     `transaction`: the open transaction with its output, which partitions of a task share; None without output.
-
     `ledger`: of a pipeline, what became of the rows at each step. `recovery` and `replica`: how its local state, and
     its replica of the table, were brought to what the batch needs.
     """

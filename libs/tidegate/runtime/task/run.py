@@ -129,7 +129,9 @@ def _written_out(attempt: Attempt, done: Sequence[_Changed], port: Port) -> list
         one.watch.lap("files")  # beside the output
     if failed := [answer for answer in (files, *opened) if isinstance(answer, PartitionFailure)]:
         return [*failed]
-    head, *others = [_result(one, one_of) for share, one_of in zip(shares, opened, strict=True) for one in share]
+    head, *others = [
+        _result(one, transaction) for share, transaction in zip(shares, opened, strict=True) for one in share
+    ]
     return [replace(head, files=files), *others]
 
 
