@@ -261,7 +261,7 @@ def read_number(value: bytes | None, path: tuple[str, ...]) -> tuple[Any, str]:
 
 def as_written(results: Mapping[str, str], is_object: bool) -> bytes:
     """Return results, by their names, as JSON."""
-    text = ",".join(f"{json.dumps(name)}:{result}" for name, result in results.items())
+    text = ",".join(f"{json.dumps(name, ensure_ascii=False)}:{result}" for name, result in results.items())
     return (f"{{{text}}}" if is_object else next(iter(results.values()))).encode()
 
 
