@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from itertools import count
+from itertools import chain, count
 from threading import Condition, Thread
 from typing import Protocol, TypeVar
 
@@ -50,12 +50,18 @@ def map_parallel(work: Callable[[Item], Answer], items: Sequence[Item]) -> Itera
 
 
 def map_waiting(work: Callable[[Item], Answer], items: Sequence[Item]) -> Iterator[Answer]:
-    """Return what `map_parallel` returns, for work that mostly waits for Kafka: WAITING_THREADS items run at once."""
-    return _map(work, items, WAITING_THREADS, "waiting")
+    """Return what `map_parallel` returns, for work that mostly waits for Kafka: WAITING_THREADS items run at once.
+
+    The first item runs in the calling thread, beside the others.
+    """
+    others = _map(work, items[1:], WAITING_THREADS, "waiting", least=1)
+    return chain(map(work, items[:1]), others)
 
 
-def _map(work: Callable[[Item], Answer], items: Sequence[Item], threads: int, name: str) -> Iterator[Answer]:
-    if len(items) < 2:
+def _map(
+    work: Callable[[Item], Answer], items: Sequence[Item], threads: int, name: str, *, least: int = 2
+) -> Iterator[Answer]:
+    if len(items) < least:
         return map(work, items)
     return _pool(os.getpid(), threads, name).map(work, items)
 

@@ -118,6 +118,15 @@ RULES = (
         removals=(preceded("local.begin(attempt.epoch, attempt.batch, attempt.attempt)"),),
     ),
     Rule(
+        slug="read-together-whole",
+        name="what one request brings of several partitions counts where it is the whole range",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "runtime/kafka/test_fetch", "ranges_of_several_partitions_come_with_one_answer_each_whole_or_not_at_all"
+        ),
+        removals=(condition("False"),),
+    ),
+    Rule(
         slug="fetch-retries",
         name="a task retries Kafka errors until its deadline",
         chapter=Chapter.BATCH,

@@ -29,6 +29,15 @@ RULES = (
         removals=(value("list(sizes)"),),
     ),
     Rule(
+        slug="few-records-gathered",
+        name="one worker of a place has all partitions of a batch with few records",
+        chapter=Chapter.WORKERS,
+        tests=tests(
+            "runtime/workers/test_jobs", "one_worker_of_a_place_has_all_partitions_of_a_batch_with_few_records"
+        ),
+        removals=(condition("False"),),
+    ),
+    Rule(
         slug="copies-dropped",
         name="a place drops its copies of states whose partitions are at home elsewhere",
         chapter=Chapter.WORKERS,

@@ -18,7 +18,7 @@ from tidegate.contracts.records import Row
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.kernels.record_format.record_batch import encode, encode_headers
 from tidegate.runtime.kafka.client import KafkaClient, client
-from tidegate.runtime.kafka.fetch import decode_any, fetch
+from tidegate.runtime.kafka.fetch import Range, decode_any, fetch, fetch_together
 from tidegate.runtime.kafka.offsets import earliest, latest, stable
 
 NewTopic = Callable[..., str]
@@ -30,6 +30,16 @@ NOT_LEADER = 6
 @pytest.fixture
 def kafka(broker: Broker) -> KafkaClient:
     return client({"bootstrap.servers": broker.bootstrap})
+
+
+class Counting(KafkaClient):
+    """A client that counts its requests."""
+
+    requests = 0
+
+    def send_all(self, requests: Sequence[tuple[Any, int | None]], *, timeout_s: float | None = None) -> list[Any]:
+        self.requests += len(requests)
+        return super().send_all(requests, timeout_s=timeout_s)
 
 
 def row(value: bytes | None, offset: int = 0, key: bytes | None = b"k", headers: bytes = b"") -> Row:
@@ -45,6 +55,26 @@ def everything(kafka: KafkaClient, topic: str, start: int = 0, **options: Any) -
     fetched = fetch(kafka, topic, 0, start, end, **({"max_bytes": 2**26, "deadline_s": 30.0} | options))
     assert fetched.next_offset == end
     return fetched.records.rows()
+
+
+@pytest.mark.broker
+def test_ranges_of_several_partitions_come_with_one_answer_each_whole_or_not_at_all(
+    broker: Broker, topic: NewTopic
+) -> None:
+    name, kafka = topic(4), Counting({"bootstrap.servers": broker.bootstrap})
+    for partition in range(3):
+        write(broker.bootstrap, name, values(0, 9), partition=partition)
+    big = [row(b"x" * 900_000, offset) for offset in range(2)]
+    for one in big:
+        write(broker.bootstrap, name, [one], partition=3)
+    kafka.leaders(name)
+    kafka.requests = 0
+    ranges = [Range(0, 2, 9), Range(1, 0, 4), Range(2, 20, 30), Range(3, 0, 2)]
+    found = fetch_together(kafka, name, ranges, max_bytes=2**20, deadline_s=30)
+    assert kafka.requests == 1
+    assert {partition: each.records.rows() for partition, each in found.items()} == {0: values(2, 9), 1: values(0, 4)}
+    assert (found[0].next_offset, found[1].next_offset) == (9, 4)
+    assert found[0].epoch == fetch(kafka, name, 0, 2, 9, max_bytes=2**20, deadline_s=30).epoch >= 0
 
 
 @pytest.mark.broker

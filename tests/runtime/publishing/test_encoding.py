@@ -46,7 +46,6 @@ def sent(windows, lines) -> tuple[OutgoingColumns, Stamp]:
         partition=0,
         batch=1,
         next_offset=1,
-        deadline_s=5.0,
     )
     return outgoing(to, rows, windows)
 

@@ -10,7 +10,7 @@ import pytest
 from tidegate.contracts.config import Output
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing import encoding
-from tidegate.runtime.publishing.encoding import Destination, PartitionOutput, Rows, open_output
+from tidegate.runtime.publishing.encoding import Destination, PartitionOutput, Rows, open_output, prepare_output
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 
 pytestmark = pytest.mark.fast
@@ -58,10 +58,11 @@ def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> l
         partition=0,
         batch=1,
         next_offset=9,
-        deadline_s=1.0,
     )
     producer: Any = None
-    open_output(producer, [PartitionOutput(producer, to, Rows(rows, NONE, NONE))])
+    prepared = prepare_output([PartitionOutput(producer, to, Rows(rows, NONE, NONE))])
+    assert prepared is not None
+    open_output(producer, prepared, 1.0)
     return found
 
 

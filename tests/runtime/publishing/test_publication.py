@@ -25,7 +25,7 @@ from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_batch import decode, decode_headers
 from tidegate.runtime.kafka.transactions import Producer, end
 from tidegate.runtime.publishing import publication
-from tidegate.runtime.publishing.encoding import Destination, Opened, PartitionOutput, Rows, open_output
+from tidegate.runtime.publishing.encoding import Destination, Opened, PartitionOutput, Rows, open_output, prepare_output
 from tidegate.runtime.publishing.publication import Publication
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.runtime.threads import Parallel
@@ -130,10 +130,11 @@ def opened_with(
         batch=newest.batch,
         next_offset=newest.partitions[0].next_offset,
         raised=newest.partitions[0].raised,
-        deadline_s=5.0,
     )
-    left = open_output(kafka, [PartitionOutput(started.producers[0], destination, rows)])  # type: ignore[arg-type]
-    return started.producers[0] if left is None else left.producer
+    prepared = prepare_output([PartitionOutput(started.producers[0], destination, rows)])
+    if prepared is None:
+        return started.producers[0]
+    return open_output(kafka, prepared, 5.0).producer  # type: ignore[arg-type]
 
 
 def own_ids(kafka: ScriptedKafka) -> list[tuple[int, int]]:
@@ -346,12 +347,13 @@ def test_the_output_of_several_partitions_is_in_one_transaction_of_the_first(
             partition=partition,
             batch=7,
             next_offset=10 * partition,
-            deadline_s=5.0,
         )
         return PartitionOutput(started.producers[partition], destination, nothing_but(emissions=emissions(*texts)))
 
-    opened = open_output(kafka, [output(0), output(1, "a", "b"), output(2, "c")])  # type: ignore[arg-type]
-    assert opened is not None and opened.partitions == (1, 2)
+    prepared = prepare_output([output(0), output(1, "a", "b"), output(2, "c")])
+    assert prepared is not None
+    opened = open_output(kafka, prepared, 5.0)  # type: ignore[arg-type]
+    assert opened.partitions == (1, 2)
     assert opened.producer.transactional_id == "app-tally-1"
     assert opened.producer.sequences == {("out", 1): 2, ("out", 2): 1}
     [produced], [marked] = kafka.named("Produce"), kafka.named("TxnOffsetCommit")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from tidegate.runtime.environment import REAL
 from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.kafka.request_retries import Deadline
 from tidegate.runtime.kafka.transactions import init_producer
-from tidegate.runtime.publishing.encoding import Opened
+from tidegate.runtime.publishing.encoding import Opened, Prepared
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.runtime.task import ports, run
 from tidegate.runtime.task.messages import (
@@ -64,15 +64,23 @@ class StandIn:
     reads: list[int] = field(default_factory=list)
     opened: list[list[int]] = field(default_factory=list)
 
+    def read_together(self, plans: Sequence[PartitionPlan]) -> Mapping[int, Fetched]:
+        return {}
+
     def read(self, plan: PartitionPlan) -> Fetched:
         self.reads.append(plan.partition)
         self.on_read()
         return Fetched(records=Records.from_rows(list(self.rows)), next_offset=len(self.rows))
 
-    def open(self, worked: Sequence[Worked]) -> Opened | None:
+    def prepare(self, worked: Sequence[Worked]) -> Prepared:
+        output: Any = [one.plan.partition for one in worked]
+        return Prepared(output, output, [], {})
+
+    def open(self, prepared: Prepared) -> Opened:
         self.on_open()
-        self.opened.append([one.plan.partition for one in worked])
-        return None
+        partitions: Any = prepared.producer
+        self.opened.append(partitions)
+        return Opened(prepared.producer, ())
 
 
 @pytest.fixture
@@ -300,12 +308,10 @@ def test_the_partitions_of_a_task_share_one_deadline(
 ) -> None:
     given: list[float] = []
     monkeypatch.setattr(ports, "fetch", lambda *_, deadline_s, **__: given.append(deadline_s))
-    monkeypatch.setattr(ports, "open_output", lambda _client, outputs: given.append(outputs[0].to.deadline_s))
+    monkeypatch.setattr(ports, "open_output", lambda _client, _prepared, deadline_s: given.append(deadline_s))
     port = KafkaPort(attempt=attempt, deadline=Deadline(0.0, SYSTEM_CLOCK))
     port.read(plan())
-    rows = SimpleNamespace(emissions=None, late=None, rejected=None)
-    given_plan = plan(producer=init_producer(kafka, "id", timeout_ms=60_000))  # type: ignore[arg-type]
-    port.open([Worked(given_plan, rows, 1)])  # type: ignore[arg-type]
+    port.open(Prepared(init_producer(kafka, "id", timeout_ms=60_000), attempt.route, [], {}))  # type: ignore[arg-type]
     assert given == [0.0, 0.0]
 
 

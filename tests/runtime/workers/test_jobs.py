@@ -22,6 +22,7 @@ from tidegate.runtime.task.run import drop_states
 from tidegate.runtime.workers.jobs import WorkerJobs
 from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
 from tidegate.runtime.workers.messages import divided
+from tidegate.runtime.workers.placement import Post
 from tidegate.runtime.workers.pool import TeamSize, Worker
 from tidegate.state.local.local_state import LocalState
 
@@ -90,8 +91,8 @@ def attempt(tmp_path: Path) -> KafkaAttempt:
     )
 
 
-def plans(*partitions: int) -> list[Any]:
-    return [SimpleNamespace(partition=partition) for partition in partitions]
+def plans(*partitions: int, records: int = 10**6) -> list[Any]:
+    return [SimpleNamespace(partition=partition, start=0, end=records) for partition in partitions]
 
 
 def test_secrets_and_configuration_travel_once_for_each_worker_and_operator(attempt: KafkaAttempt) -> None:
@@ -128,6 +129,29 @@ def test_the_loss_of_a_worker_fails_its_plans_and_so_the_attempt_without_waiting
     assert [plan.partition for plan in other.items[0].arguments[0]] == [1]
     with pytest.raises(EngineError, match="a worker was lost"):
         results_of(answers)
+
+
+@pytest.mark.parametrize(
+    ("places", "records", "groups"),
+    [("aa", 10, [[0, 1, 2, 3]]), ("aa", 10**6, [[0, 2], [1, 3]]), ("ab", 10, [[0, 2], [1, 3]])],
+    ids=["few records at one place", "many records", "two places"],
+)
+def test_one_worker_of_a_place_has_all_partitions_of_a_batch_with_few_records(
+    attempt: KafkaAttempt, places: str, records: int, groups: list[list[int]]
+) -> None:
+    pool: Any = Pool()
+    for number, (worker, place) in enumerate(zip(pool.workers, places, strict=True)):
+        worker.home = Post(place, str(number))
+    done: list[list[int]] = []
+
+    def do(item: Item) -> None:
+        done.append([plan.partition for plan in item.arguments[0]])
+        item.answer.set_result([])
+
+    for worker in pool.workers:
+        worker.batch.put = do
+    WorkerJobs(pool).run(attempt, plans(0, 1, 2, 3, records=records))
+    assert done == groups
 
 
 def test_a_place_is_told_to_drop_copies_of_states_that_are_at_home_elsewhere(attempt: KafkaAttempt) -> None:

@@ -56,7 +56,7 @@ _RECONNECT_PAUSE_S = 0.02
 _LONGEST_BOOTSTRAP_S = 5.0
 """Timeout of one bootstrap attempt: kafka-python uses all of it on one server, chosen at random for each attempt."""
 _TOPIC_RESOURCE, _BROKER_RESOURCE = 2, 4
-_NO_LEADER = -1
+NO_LEADER = -1
 
 _clients: dict[tuple[int, int, frozenset[tuple[str, str]]], KafkaClient] = {}
 
@@ -180,7 +180,7 @@ class KafkaClient:
                 known = self.topic(topic)  # it may have grown
             if partition not in known.leaders:
                 raise UserError(f"topic {topic} has no partition {partition}", value=f"{len(known.leaders)} partitions")
-            if known.leaders[partition] != _NO_LEADER:
+            if known.leaders[partition] != NO_LEADER:
                 return known.leaders[partition]
             self.forget_leaders(topic)
         raise Unavailable(f"partition {partition} of topic {topic} has no leader", remedy="check the brokers")

@@ -6,21 +6,29 @@ which only topics written before Kafka 0.11 contain, go through kafka-python's o
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from kafka.errors import CorruptRecordError, OffsetOutOfRangeError
 from kafka.protocol.consumer import FetchRequest
 from kafka.record import MemoryRecords
 
-from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, StateError, Unavailable
+from tidegate.contracts.errors import (
+    EngineError,
+    InputTruncated,
+    OffsetsGone,
+    StateError,
+    TidegateError,
+    Unavailable,
+)
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.record_format.compression import LARGEST_BATCH_BYTES
 from tidegate.kernels.record_format.record_batch import Decoded, decode
 from tidegate.kernels.record_format.record_frames import MAGIC, frames
-from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.kafka.client import NO_LEADER, KafkaClient
 from tidegate.runtime.kafka.positions import earliest
 from tidegate.runtime.kafka.request_retries import Deadline, error_for, is_retriable
 
@@ -41,6 +49,75 @@ class Fetched:
     records: Records
     next_offset: int
     epoch: int = NO_EPOCH
+
+
+class Range(NamedTuple):
+    """The offsets of a partition from `start` to before `end`; `epoch` is that of the record before; -1 if unknown."""
+
+    partition: int
+    start: int
+    end: int
+    epoch: int = NO_EPOCH
+
+
+def fetch_together(
+    client: KafkaClient, topic: str, ranges: Sequence[Range], *, max_bytes: int, deadline_s: float
+) -> dict[int, Fetched]:
+    """Ask each leader once for all of its ranges; return the partitions whose ranges came whole, with their records.
+
+    `max_bytes`: for all of them. Nothing is retried, and no error is raised: `fetch` reads the other partitions.
+    """
+    deadline, share = Deadline(deadline_s, client.clock), max_bytes // max(1, len(ranges))
+    by_leader = _by_leader(client, topic, ranges)
+    requests = [
+        (fetch_request(topic, [_asked(each, share) for each in own], max_bytes=max_bytes, max_wait_ms=0), leader)
+        for leader, own in by_leader.items()
+    ]
+    answers = client.send_all(requests, timeout_s=deadline.remaining_s) if requests else []
+    wanted = {each.partition: each for each in ranges}
+    found: dict[int, Fetched] = {}
+    for answer in answers:
+        if isinstance(answer, TidegateError) or answer.error_code:
+            continue
+        for row in answer.responses[0].partitions:
+            whole = _whole(topic, wanted[row.partition_index], row)
+            found |= {} if whole is None else {row.partition_index: whole}
+    return found
+
+
+def _by_leader(client: KafkaClient, topic: str, ranges: Sequence[Range]) -> dict[int, list[Range]]:
+    """Return the ranges by the leaders of their partitions, without those that have none now."""
+    found = defaultdict[int, list[Range]](list)
+    try:
+        leaders = client.leaders(topic)
+    except TidegateError:  # `fetch` reports it, if it stays so
+        return found
+    for each in ranges:
+        if leaders.get(each.partition, NO_LEADER) != NO_LEADER:
+            found[leaders[each.partition]].append(each)
+    return found
+
+
+def _whole(topic: str, wanted: Range, answer: Any) -> Fetched | None:
+    """Return the records of a partition's answer; None unless they are those of the whole range."""
+    if answer.error_code or _diverging(answer) is not None:
+        return None
+    read = _decoded(topic, wanted.partition, answer, wanted.start, wanted.end)
+    # rule: read-together-whole
+    if read.next_offset < wanted.end:
+        return None
+    epoch = _epoch_before(answer.records, read.next_offset, wanted.epoch)
+    return Fetched(records=read.records, next_offset=read.next_offset, epoch=epoch)
+
+
+def _asked(wanted: Range, max_bytes: int) -> Any:
+    # rule: truncated-input/asked
+    return FetchRequest.FetchTopic.FetchPartition(
+        partition=wanted.partition,
+        fetch_offset=wanted.start,
+        last_fetched_epoch=wanted.epoch,
+        partition_max_bytes=max_bytes,
+    )
 
 
 def fetch(
@@ -216,11 +293,8 @@ def _fetch_once(
     client: KafkaClient, topic: str, partition: int, position: int, epoch: int, wanted: int, deadline: Deadline
 ) -> Any:
     """Send one fetch to the leader and return its response for the partition."""
-    # rule: truncated-input/asked
-    wanted_partition = FetchRequest.FetchTopic.FetchPartition(
-        partition=partition, fetch_offset=position, last_fetched_epoch=epoch, partition_max_bytes=wanted
-    )
-    request = fetch_request(topic, [wanted_partition], max_bytes=wanted, max_wait_ms=_MAX_WAIT_MS)
+    asked = _asked(Range(partition, position, position, epoch), wanted)
+    request = fetch_request(topic, [asked], max_bytes=wanted, max_wait_ms=_MAX_WAIT_MS)
     answer = client.send(request, client.leader(topic, partition, deadline), timeout_s=deadline.remaining_s)
     if answer.error_code:
         raise error_for(answer.error_code, f"fetch {topic}/{partition}")

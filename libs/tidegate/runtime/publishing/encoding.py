@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,7 +57,6 @@ class Destination:
     batch: int
     next_offset: int
     raised: Raised = ()
-    deadline_s: float
 
 
 class PartitionOutput(NamedTuple):
@@ -74,24 +74,52 @@ class Opened(NamedTuple):
     partitions: tuple[int, ...]
 
 
-def open_output(client: KafkaClient, outputs: Sequence[PartitionOutput]) -> Opened | None:
-    """Send the output of partitions, their input offsets and marks in one transaction, and leave it open.
+class Prepared(NamedTuple):
+    """Output that is ready to be sent in one transaction: the record batches of each partition, the first one encoded.
 
-    Without output, open no transaction and return None. Raise OutputTooLarge or EngineError if the broker does not
-    accept the output.
+    `marks`: for each partition the offset and the mark to commit with it.
+    """
+
+    producer: Producer
+    route: OutputRoute
+    queues: list[Iterator[Outgoing]]
+    marks: dict[int, tuple[int, str]]
+
+
+def prepare_output(outputs: Sequence[PartitionOutput]) -> Prepared | None:
+    """Return the output of partitions, with their input offsets and marks, ready for one transaction.
+
+    Return None without output. Raise OutputTooLarge if a record is larger than its topic allows.
     """
     # rule: no-empty-transaction
     sent = [output for output in outputs if _has_rows(output.to, output.rows)]
     if not sent:
         return None
-    producer, route, deadline_s = sent[0].producer, sent[0].to.route, sent[0].to.deadline_s
-    queues = [_queue(producer, to, rows) for _, to, rows in sent]
-    # rule: kill-points/half
-    producer = produce(
-        client, producer, queues, deadline_s=deadline_s, after_first=lambda: reach("after_half_of_output")
-    )
+    producer, route = sent[0].producer, sent[0].to.route
     # rule: mark-with-output
     marks = {to.partition: (to.next_offset, format_mark(to.table_id, to.batch)) for _, to, _ in sent}
+    return Prepared(producer, route, [_begun(_queue(producer, to, rows)) for _, to, rows in sent], marks)
+
+
+def _begun(queue: Iterator[Outgoing]) -> Iterator[Outgoing]:
+    """Return the queue with its first batch encoded."""
+    return chain([*islice(queue, 1)], queue)
+
+
+def open_output(client: KafkaClient, prepared: Prepared, deadline_s: float) -> Opened:
+    """Send the output with its input offsets and marks in one transaction, and leave that open.
+
+    Raise OutputTooLarge or EngineError if the broker does not accept the output.
+    """
+    # rule: kill-points/half
+    producer = produce(
+        client,
+        prepared.producer,
+        prepared.queues,
+        deadline_s=deadline_s,
+        after_first=lambda: reach("after_half_of_output"),
+    )
+    route, marks = prepared.route, prepared.marks
     return Opened(commit_offsets(client, producer, route.group, route.input, marks, deadline_s), tuple(marks))
 
 

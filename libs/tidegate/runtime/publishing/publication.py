@@ -20,7 +20,14 @@ from tidegate.contracts.naming import transactional_id
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.offsets import committed_offsets, earliest, newest_batch_header
 from tidegate.runtime.kafka.transactions import Producer, commit_offsets, end, end_all, init_producer
-from tidegate.runtime.publishing.encoding import Destination, Opened, PartitionOutput, Rows, open_output
+from tidegate.runtime.publishing.encoding import (
+    Destination,
+    Opened,
+    PartitionOutput,
+    Rows,
+    open_output,
+    prepare_output,
+)
 from tidegate.runtime.publishing.topics import OutputRoute, Published, published_rows
 from tidegate.runtime.threads import Parallel
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -320,9 +327,9 @@ class Publication:
             batch=batch,
             next_offset=newest.partitions[partition].next_offset,
             raised=newest.partitions[partition].raised,
-            deadline_s=self._deadline_s,
         )
-        opened = open_output(self._client(), [PartitionOutput(self.producers[partition], destination, rows)])
+        prepared = prepare_output([PartitionOutput(self.producers[partition], destination, rows)])
+        opened = None if prepared is None else open_output(self._client(), prepared, self._deadline_s)
         # rule: kill-points
         reach("in_settling_before_end")
         if opened is not None:

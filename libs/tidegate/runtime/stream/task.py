@@ -21,6 +21,7 @@ from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import records_of
 from tidegate.runtime.kafka.fetch import Fetched
+from tidegate.runtime.publishing.encoding import Opened, Prepared
 from tidegate.runtime.task.messages import (
     Attempt,
     PartitionFailure,
@@ -44,13 +45,21 @@ class StreamPort:
     rows: pa.Table
     begin: int
 
+    def read_together(self, plans: Sequence[PartitionPlan]) -> Mapping[int, Fetched]:
+        """Return nothing: a task reads the rows of one partition after the other."""
+        return {}
+
     def read(self, plan: PartitionPlan) -> Fetched:
         """Return the records from the plan's start on; those before it were committed by an earlier attempt."""
         records = records_from(self.rows.slice(plan.start - self.begin), plan.start)
         return Fetched(records=records, next_offset=self.begin + self.rows.num_rows)
 
-    def open(self, worked: Sequence[Worked]) -> None:
-        """Do nothing: no output is published."""
+    def prepare(self, worked: Sequence[Worked]) -> None:
+        """Return None: no output is published."""
+
+    def open(self, prepared: Prepared) -> Opened:
+        """Raise AssertionError: there is never any output to send."""
+        raise AssertionError("no output is published")
 
 
 def task_function(

@@ -5,15 +5,23 @@ Everything else about a batch is the same for a service over Kafka topics and fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records
-from tidegate.runtime.kafka.fetch import Fetched, fetch
+from tidegate.runtime.kafka.fetch import Fetched, Range, fetch, fetch_together
 from tidegate.runtime.kafka.request_retries import Deadline
-from tidegate.runtime.publishing.encoding import Destination, Opened, PartitionOutput, Rows, open_output
+from tidegate.runtime.publishing.encoding import (
+    Destination,
+    Opened,
+    PartitionOutput,
+    Prepared,
+    Rows,
+    open_output,
+    prepare_output,
+)
 from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan
 
 
@@ -28,12 +36,20 @@ class Worked(NamedTuple):
 class Port(Protocol):
     """The input and output of one attempt."""
 
+    def read_together(self, plans: Sequence[PartitionPlan]) -> Mapping[int, Fetched]:
+        """Read the records of several plans at once; return the partitions that were read whole."""
+        ...
+
     def read(self, plan: PartitionPlan) -> Fetched:
         """Read the records of the plan. The result says how far they were read."""
         ...
 
-    def open(self, worked: Sequence[Worked]) -> Opened | None:
-        """Send output that is to be published in one transaction, left open; return None if there is none."""
+    def prepare(self, worked: Sequence[Worked]) -> Prepared | None:
+        """Return output that is to be published in one transaction; None if there is none."""
+        ...
+
+    def open(self, prepared: Prepared) -> Opened:
+        """Send the output in one transaction, and leave that open."""
         ...
 
 
@@ -43,6 +59,19 @@ class KafkaPort:
 
     attempt: KafkaAttempt
     deadline: Deadline
+
+    def read_together(self, plans: Sequence[PartitionPlan]) -> Mapping[int, Fetched]:
+        """Ask for the records of all these plans at once; return the partitions that were read whole."""
+        ranges = [Range(plan.partition, plan.start, plan.end, plan.epoch) for plan in plans if plan.start < plan.end]
+        if len(ranges) < 2:
+            return {}
+        return fetch_together(
+            self.attempt.environment.kafka(self.attempt.kafka),
+            self.attempt.topic,
+            ranges,
+            max_bytes=self.attempt.max_batch_bytes,
+            deadline_s=self.deadline.remaining_s,
+        )
 
     def read(self, plan: PartitionPlan) -> Fetched:
         """Read the committed records in the plan's range of offsets, up to the attempt's limit in bytes."""
@@ -60,18 +89,20 @@ class KafkaPort:
             epoch=plan.epoch,
         )
 
-    def open(self, worked: Sequence[Worked]) -> Opened | None:
-        """Send what is to be published, with input offsets and marks, in one transaction, left open for the driver.
+    def prepare(self, worked: Sequence[Worked]) -> Prepared | None:
+        """Return what is to be published, with input offsets and marks; None if nothing is."""
+        return prepare_output(
+            [
+                PartitionOutput(plan.producer, self._destination(plan, next_offset), _rows(step))
+                for plan, step, next_offset in worked
+                if plan.producer is not None
+            ]
+        )
 
-        Return None if nothing is to be published.
-        """
-        attempt = self.attempt
-        outputs = [
-            PartitionOutput(plan.producer, self._destination(plan, next_offset), _rows(step))
-            for plan, step, next_offset in worked
-            if plan.producer is not None
-        ]
-        return open_output(attempt.environment.kafka(attempt.kafka), outputs)
+    def open(self, prepared: Prepared) -> Opened:
+        """Send the output with input offsets and marks in one transaction, left open for the driver."""
+        client = self.attempt.environment.kafka(self.attempt.kafka)
+        return open_output(client, prepared, self.deadline.remaining_s)
 
     def _destination(self, plan: PartitionPlan, next_offset: int) -> Destination:
         return Destination(
@@ -81,7 +112,6 @@ class KafkaPort:
             batch=self.attempt.batch,
             next_offset=next_offset,
             raised=plan.raised,
-            deadline_s=self.deadline.remaining_s,
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,8 +27,9 @@ from tidegate.contracts.kill_points import reach
 from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, TableReader
 from tidegate.contracts.records import Records
 from tidegate.runtime.environment import REAL
+from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.kafka.request_retries import Deadline
-from tidegate.runtime.publishing.encoding import Opened
+from tidegate.runtime.publishing.encoding import Opened, Prepared
 from tidegate.runtime.task.messages import (
     Attempt,
     KafkaAttempt,
@@ -38,6 +39,7 @@ from tidegate.runtime.task.messages import (
     RecoveryOutcome,
 )
 from tidegate.runtime.task.ports import KafkaPort, Port, Worked
+from tidegate.runtime.task.shares import SHARING, shares
 from tidegate.runtime.task.warm_up import freeze_loaded_objects, warm_codec, warm_operator
 from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.data_files import DataFile
@@ -47,9 +49,6 @@ from tidegate.state.protocol_decisions import RecoveryMethod, RecoveryPlan
 from tidegate.state.raised_offsets import raised_now
 
 Done = TypeVar("Done")
-
-SHARING = 16
-"""How many partitions of a task share a transaction at most: so its requests stay small."""
 
 _TABLES = (("state", "changes"), ("emission", "emissions"), ("late", "late"), ("rejected", "rejected"))
 
@@ -106,8 +105,8 @@ def run_plans(attempt: Attempt, plans: Sequence[PartitionPlan], port: Port) -> l
     The first result has the data file, which all of them share. If a partition fails, nothing is written for others.
     """
     with ExitStack() as locks:
-        in_parallel = attempt.environment.map_parallel
-        changed = list(in_parallel(lambda plan: _as_answer(plan, lambda: _changed(attempt, plan, port, locks)), plans))
+        work = attempt.environment.map_parallel(lambda share: _changed(attempt, share, port, locks), shares(plans))
+        changed = [answer for answers in work for answer in answers]
         if failed := [answer for answer in changed if isinstance(answer, PartitionFailure)]:
             return [*failed]
         # rule: lock-until-files
@@ -117,28 +116,38 @@ def run_plans(attempt: Attempt, plans: Sequence[PartitionPlan], port: Port) -> l
 def _written_out(attempt: Attempt, done: Sequence[_Changed], port: Port) -> list[PartitionResult | PartitionFailure]:
     """Open the transactions of the partitions, and beside that write their rows; return the answers.
 
-    The rows come first, so that of the threads one writes them while the others produce.
+    What is sent is encoded before, so that the rows are written while the broker is waited for.
     """
-    first = done[0].plan
     # rule: transaction-of-task
-    shares = [done[at : at + SHARING] for at in range(0, len(done), SHARING)]
-    parts: list[Callable[[], Any]] = [lambda: _as_answer(first, lambda: _write(attempt, done))]
-    parts += [partial(_opened, share, port) for share in shares]
-    files, *opened = attempt.environment.map_waiting(lambda part: part(), parts)
+    sharing = [done[at : at + SHARING] for at in range(0, len(done), SHARING)]
+    prepared = [_prepared(share, port) for share in sharing]
+    if failed := [answer for answer in prepared if isinstance(answer, PartitionFailure)]:
+        return [*failed]
+    parts: list[Callable[[], Any]] = [
+        partial(_opened, share, output, port)
+        for share, output in zip(sharing, prepared, strict=True)
+        if isinstance(output, Prepared)
+    ]
+    parts.append(lambda: _as_answer(done[0].plan, lambda: _write(attempt, done)))
+    *opened, files = attempt.environment.map_waiting(lambda part: part(), parts)
     for one in done:
         one.watch.lap("files")  # beside the output
     if failed := [answer for answer in (files, *opened) if isinstance(answer, PartitionFailure)]:
         return [*failed]
-    head, *others = [
-        _result(one, transaction) for share, transaction in zip(shares, opened, strict=True) for one in share
-    ]
+    transactions = {partition: each for each in opened for partition in each.partitions}
+    head, *others = [_result(one, transactions.get(one.plan.partition)) for one in done]
     return [replace(head, files=files), *others]
 
 
-def _opened(share: Sequence[_Changed], port: Port) -> Opened | PartitionFailure | None:
-    """Open the transaction with the output of these partitions."""
+def _prepared(share: Sequence[_Changed], port: Port) -> Prepared | PartitionFailure | None:
+    """Prepare the output of these partitions for a transaction; None without any."""
     worked = [Worked(one.plan, one.step, one.next_offset) for one in share]
-    opened = _as_answer(share[0].plan, lambda: port.open(worked))
+    return _as_answer(share[0].plan, lambda: port.prepare(worked))
+
+
+def _opened(share: Sequence[_Changed], prepared: Prepared, port: Port) -> Opened | PartitionFailure:
+    """Open the transaction with the output of these partitions."""
+    opened = _as_answer(share[0].plan, lambda: port.open(prepared))
     for one in share:
         one.watch.lap("output")
     return opened
@@ -160,6 +169,21 @@ def _failure(plan: PartitionPlan, error: TidegateError) -> PartitionFailure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Ready:
+    """A partition whose local state is locked, and is that before the batch.
+
+    `replica`: how the replica of the table was recovered, if the operator reads one.
+    """
+
+    plan: PartitionPlan
+    local: LocalState
+    state: OperatorState
+    recovery: RecoveryPlan
+    replica: RecoveryPlan | None
+    watch: Stopwatch
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Changed:
     """A partition whose local state is that after the batch, and what its kernel has returned.
 
@@ -176,8 +200,25 @@ class _Changed:
     watch: Stopwatch
 
 
-def _changed(attempt: Attempt, plan: PartitionPlan, port: Port, locks: ExitStack) -> _Changed:
-    """Read the partition's input and change its local state; `locks` keeps the state locked."""
+def _changed(
+    attempt: Attempt, plans: Sequence[PartitionPlan], port: Port, locks: ExitStack
+) -> list[_Changed | PartitionFailure]:
+    """Read the partitions' input and change their local states, in turn; `locks` keeps the states locked."""
+    ready = [_as_answer(plan, partial(_ready, attempt, plan, locks)) for plan in plans]
+    if failed := [answer for answer in ready if isinstance(answer, PartitionFailure)]:
+        return [*failed]
+    together = _as_answer(plans[0], lambda: port.read_together(plans))
+    if isinstance(together, PartitionFailure):
+        return [together]
+    return [
+        _as_answer(each.plan, partial(_stepped, attempt, each, port, together))
+        for each in ready
+        if isinstance(each, _Ready)
+    ]
+
+
+def _ready(attempt: Attempt, plan: PartitionPlan, locks: ExitStack) -> _Ready:
+    """Lock and recover the partition's local state; `locks` keeps it locked."""
     watch = Stopwatch(attempt.environment.clock)
     operator = attempt.environment.operator(attempt.config)
     local = locks.enter_context(_locked_state(attempt, plan.partition))
@@ -189,14 +230,27 @@ def _changed(attempt: Attempt, plan: PartitionPlan, port: Port, locks: ExitStack
     if plan.hold is not None:
         cast(ReadTable, recovered.state).hold(*plan.hold)
     watch.lap("recover")
+    return _Ready(
+        plan=plan,
+        local=local,
+        state=recovered.state,
+        recovery=recovered.plan,
+        replica=None if replica is None else replica.plan,
+        watch=watch,
+    )
+
+
+def _stepped(attempt: Attempt, ready: _Ready, port: Port, together: Mapping[int, Fetched]) -> _Changed:
+    """Change the partition's local state by its input, which is read here unless it was read together with others'."""
+    plan, local, watch = ready.plan, ready.local, ready.watch
     # rule: input-first
-    fetched = port.read(plan)
+    fetched = together.get(plan.partition) or port.read(plan)
     watch.lap("fetch")
     # rule: dirty-first
     local.begin(attempt.epoch, attempt.batch, attempt.attempt)
     reach("after_dirty_header")
     # rule: complete-after-kernel, raised-offsets/records
-    step = _act(attempt, plan, recovered.state, fetched.records.raised(raised_now(plan.raised)))
+    step = _act(attempt, plan, ready.state, fetched.records.raised(raised_now(plan.raised)))
     # rule: undo-failed-attempt/kept
     local.complete(step.undo)
     reach("after_complete_header")
@@ -209,8 +263,8 @@ def _changed(attempt: Attempt, plan: PartitionPlan, port: Port, locks: ExitStack
         next_offset=fetched.next_offset if stopped_at is None else stopped_at,
         stopped_at=stopped_at,
         epoch=fetched.epoch,
-        recovery=recovered.plan,
-        replica=None if replica is None else replica.plan,
+        recovery=ready.recovery,
+        replica=ready.replica,
         watch=watch,
     )
 
@@ -225,7 +279,7 @@ def _result(changed: _Changed, opened: Opened | None) -> PartitionResult:
         counts=step.counts,
         measures=step.measures,
         files=(),
-        transaction=opened if opened is not None and plan.partition in opened.partitions else None,
+        transaction=opened,
         stopped_at=changed.stopped_at,
         stopped_by=step.stopped_by,
         floor=step.floor,

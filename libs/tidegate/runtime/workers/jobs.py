@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from itertools import count
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from tidegate.runtime.task.messages import (
 )
 from tidegate.runtime.task.results import outcomes_of
 from tidegate.runtime.task.run import drop_states, make_durable, recover_states, run_group, warm_up
+from tidegate.runtime.task.shares import is_one_share
 from tidegate.runtime.threads import in_background
 from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
 from tidegate.runtime.workers.pool import TeamSize, Worker, Workers, put
@@ -48,7 +50,7 @@ class WorkerJobs:
             return list(run_group(attempt, plans))
         answers = {
             put(worker.batch, Item(self._owner, _run_group, (group,), attempt)): group
-            for worker, group in self._groups(attempt, plans).items()
+            for worker, group in _gathered(self._groups(attempt, plans)).items()
         }
         # rule: copies-dropped
         for worker, partitions in self._workers.to_drop(self._owner):
@@ -142,6 +144,34 @@ class WorkerJobs:
 
     def _lane(self, worker: Worker, rebuilds: bool) -> Lane:
         return self._workers.beside(worker) if rebuilds else worker.batch
+
+
+def _gathered(groups: Mapping[Worker, list[PartitionPlan]]) -> dict[Worker, list[PartitionPlan]]:
+    """Return the groups, with those of one place in one if they are few records.
+
+    All workers of a place have its local states. What one of them does costs half as many requests as what two do.
+    """
+    by_place = defaultdict[str, list[Worker]](list)
+    for worker in groups:
+        by_place[worker.home.place if worker.home else ""].append(worker)
+    found: dict[Worker, list[PartitionPlan]] = {}
+    for place, workers in by_place.items():
+        together = sorted((plan for worker in workers for plan in groups[worker]), key=_partition)
+        # rule: few-records-gathered
+        if place and is_one_share(together):
+            found[min(workers, key=_turn)] = together
+        else:
+            found |= {worker: groups[worker] for worker in workers}
+    return found
+
+
+def _partition(plan: PartitionPlan) -> int:
+    return plan.partition
+
+
+def _turn(worker: Worker) -> tuple[int, str]:
+    """Return what is smallest for the worker that is free first, and the same one each time if several are."""
+    return worker.batch.load, worker.home.name if worker.home else ""
 
 
 def _run_group(attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult | PartitionFailure]:

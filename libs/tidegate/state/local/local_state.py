@@ -114,7 +114,7 @@ class LocalState:
         if self.header is None:
             return False
         folder = self._generation(self.header.generation)
-        return all(_has(folder / name, size) for name, size in _sizes(layout, self.header.capacity).items())
+        return all(_has(f"{folder}/{name}", size) for name, size in _sizes(layout, self.header.capacity).items())
 
     def storage(self, layout: Layout) -> MappedStorage:
         """Return the arrays of the generation that `rebuild` made, or else of the one that the header names."""
@@ -261,7 +261,7 @@ class LocalState:
 
     def require_own(self) -> None:
         """Raise Superseded if the folder was removed: the lock file at its path is not the one that this task holds."""
-        if _inode(self.folder / "lock") != _identity(os.fstat(self._held)):
+        if _inode(f"{self.folder}/lock") != _identity(os.fstat(self._held)):
             raise Superseded(
                 "the local state was removed while this task worked on it; it changes nothing more",
                 value=self.folder,
@@ -318,7 +318,8 @@ class MappedStorage:
         with disk.disk_errors(self.folder):
             state = str(self.folder.parent)
             machine = self._owner.machine
-            mappings = {name: _map(machine, (state, name), self.folder / name, size) for name, size in sizes.items()}
+            paths = {name: f"{self.folder}/{name}" for name in sizes}  # a Path for each would cost more than the rest
+            mappings = {name: _map(machine, (state, name), paths[name], size) for name, size in sizes.items()}
         return {spec.name: np.frombuffer(mappings[spec.name], spec.dtype) for spec in self.layout.arrays}
 
 
@@ -327,9 +328,9 @@ def _sizes(layout: Layout, capacity: Mapping[str, int]) -> dict[str, int]:
     return {spec.name: spec.factor * capacity[spec.dimension] * np.dtype(spec.dtype).itemsize for spec in layout.arrays}
 
 
-def _has(path: Path, size: int) -> bool:
+def _has(path: str, size: int) -> bool:
     try:
-        return path.stat().st_size >= size
+        return os.stat(path).st_size >= size  # noqa: PTH116 (a Path costs more than the call)
     except (FileNotFoundError, NotADirectoryError):
         return False
 
@@ -363,7 +364,7 @@ They are kept because a new mapping costs a page fault for each page that a batc
 _KEEPING = Lock()
 
 
-def _map(machine: Machine, place: tuple[str, str], path: Path, size: int) -> mmap.mmap:
+def _map(machine: Machine, place: tuple[str, str], path: str, size: int) -> mmap.mmap:
     """Return a mapping of `size` bytes of the file; reuse the kept one if it has that size and is of the same file."""
     with _KEEPING:
         kept = _KEPT.pop(place, None)
@@ -376,7 +377,7 @@ def _map(machine: Machine, place: tuple[str, str], path: Path, size: int) -> mma
     return kept.mapping
 
 
-def _mapped_file(machine: Machine, path: Path, size: int) -> _Kept:
+def _mapped_file(machine: Machine, path: str, size: int) -> _Kept:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         status = os.fstat(descriptor)
@@ -388,9 +389,9 @@ def _mapped_file(machine: Machine, path: Path, size: int) -> _Kept:
         os.close(descriptor)
 
 
-def _inode(path: Path) -> tuple[int, int] | None:
+def _inode(path: str) -> tuple[int, int] | None:
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 (a Path costs more than the call)
     except FileNotFoundError:
         return None
     return _identity(status)

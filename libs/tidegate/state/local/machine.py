@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -42,7 +43,7 @@ class ThisMachine:
 
     def boot_id(self) -> str:
         """Return the machine's boot id. If it has changed, data that was not synced may be lost."""
-        return _BOOT_ID.read_text().strip()
+        return _boot_id()
 
     def reserve(self, descriptor: int, offset: int, length: int) -> None:
         """Allocate disk space for these bytes of the open file. Raise OSError if the disk is full."""
@@ -63,6 +64,12 @@ class ThisMachine:
                 os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+@cache
+def _boot_id() -> str:
+    """Read the boot id, which stays the same as long as this process lives."""
+    return _BOOT_ID.read_text().strip()
 
 
 THIS_MACHINE = ThisMachine()

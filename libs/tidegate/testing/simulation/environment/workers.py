@@ -1,4 +1,4 @@
-"""The part of `runtime.workers.pool` that drivers use: three workers with a disk each, which are lost and come back.
+"""The part of `runtime.workers.pool` that drivers use: four workers at three places, which are lost and come back.
 
 Work runs in the driver's thread. Where it runs is decided as in a service, by `runtime.workers.placement`. A worker can
 be lost after its work, with its answer, or freeze in the middle: then it is a process of its own that continues later,
@@ -7,6 +7,7 @@ back from the dead, while others have its partitions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -18,7 +19,8 @@ from tidegate.runtime.workers.lanes import Item, WorkerLost
 from tidegate.runtime.workers.placement import Placement, Post
 from tidegate.testing.simulation.world import World
 
-_PLACES = 3
+_HOMES = (Post("executor-0", "0"), Post("executor-0", "1"), Post("executor-1", "0"), Post("executor-2", "0"))
+"""Two workers at a place share its local states."""
 _LONGEST_START = 14
 _LONGEST_ABSENCE = 6
 """How many times homes are asked for, at most, before a lost worker has a replacement at its place."""
@@ -27,12 +29,15 @@ _LONGEST_ABSENCE = 6
 class SimulatedWorker:
     """A worker, which is its own lane for batches and for what takes long."""
 
-    load = 0
-
     def __init__(self, world: World, home: Post) -> None:
         self.home, self.absent = home, 0
         self.batch = self.beside = self
         self._world = world
+
+    @property
+    def load(self) -> int:
+        """Return how much work waits, so that either worker of a place may be the one that is free first."""
+        return self._world.chance.of("load").randrange(2)
 
     def put(self, item: Item) -> None:
         """Do the work now and settle its answer."""
@@ -84,7 +89,7 @@ class SimulatedWorkers:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._workers = [SimulatedWorker(world, Post(f"executor-{number}", "0")) for number in range(_PLACES)]
+        self._workers = [SimulatedWorker(world, home) for home in _HOMES]
         self._placements: dict[str, Placement] = {}
 
     def ready(self) -> list[SimulatedWorker]:
@@ -104,7 +109,7 @@ class SimulatedWorkers:
         there = {worker.home: worker for worker in self.ready()}
         everything = range(1 + max([*partitions, *placement.places]))
         before = placement.places
-        found = placement.settle(everything, {post.place: 1 for post in there}, there, limit(len(everything)))
+        found = placement.settle(everything, Counter(post.place for post in there), there, limit(len(everything)))
         self._world.events["partitions moved"] += sum(
             before.get(p, place) != place for p, place in placement.places.items()
         )

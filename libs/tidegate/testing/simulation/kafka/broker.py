@@ -116,16 +116,22 @@ class Broker:
         return Answer(topics=[Answer(partitions=rows)])
 
     def _FetchRequest(self, request: Any) -> Answer:
-        [wanted] = request.topics[0].partitions
-        log = self.logs[request.topics[0].topic, wanted.partition]
+        [topic] = request.topics
+        rows = [self._fetched(topic.topic, wanted) for wanted in topic.partitions]
+        return Answer(error_code=NONE, responses=[Answer(partitions=rows)])
+
+    def _fetched(self, topic: str, wanted: Any) -> Answer:
+        log, partition = self.logs[topic, wanted.partition], wanted.partition
         if wanted.fetch_offset < log.start:
-            partition = Answer(error_code=OUT_OF_RANGE, aborted_transactions=[], records=b"")
-            return Answer(error_code=NONE, responses=[Answer(partitions=[partition])])
+            return Answer(partition_index=partition, error_code=OUT_OF_RANGE, aborted_transactions=[], records=b"")
         records, aborted = log.fetch(wanted.fetch_offset, one=self._chance.happens("short_fetch"))
-        named = [Answer(producer_id=producer, first_offset=first) for producer, first in aborted]
-        lost = Answer(end_offset=_diverging(log, wanted.fetch_offset, wanted.last_fetched_epoch))
-        partition = Answer(error_code=NONE, aborted_transactions=named, records=records, diverging_epoch=lost)
-        return Answer(error_code=NONE, responses=[Answer(partitions=[partition])])
+        return Answer(
+            partition_index=partition,
+            error_code=NONE,
+            aborted_transactions=[Answer(producer_id=producer, first_offset=first) for producer, first in aborted],
+            records=records,
+            diverging_epoch=Answer(end_offset=_diverging(log, wanted.fetch_offset, wanted.last_fetched_epoch)),
+        )
 
     def _OffsetForLeaderEpochRequest(self, request: Any) -> Answer:
         [asked] = request.topics[0].partitions
