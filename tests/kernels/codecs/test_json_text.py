@@ -149,3 +149,21 @@ def test_base64_is_that_of_the_oracle(content: bytes) -> None:
     data = np.frombuffer(AROUND + content + AROUND, np.uint8)
     assert write_base64(data, len(AROUND), len(content), out, 1) == 1 + len(wanted)
     assert (out.tobytes(), base64_size(len(content))) == (b"\x00" + wanted + b"\x00", len(wanted))
+
+
+@pytest.mark.parametrize("length", range(20))
+@pytest.mark.parametrize("behind", [b"", b"1", b"7" * 20, b"a" * 20, b'"' * 20])
+def test_words_that_reach_beyond_a_value_do_not_change_what_it_is(length: int, behind: bytes) -> None:
+    for text in (b"1" * length, b"1." + b"5" * length, b'"' + b"a" * length, b'"' + b"a" * length + b'"'):
+        data = np.frombuffer(text + behind + b" ", np.uint8)
+        assert is_json(data, 0, len(text), np.zeros(DEPTH, np.uint8)) == parsed(text)
+
+
+@pytest.mark.parametrize("byte", [0, 31, 32, 33, 34, 35, 47, 48, 57, 58, 91, 92, 93, 127, 128, 255])
+@pytest.mark.parametrize("place", range(9))
+def test_a_byte_in_a_word_ends_a_string_or_a_number_as_it_does_alone(byte: int, place: int) -> None:
+    for sign in (b"0", b"a", b"\x7f", b" "):
+        text = b'"' + sign * place + bytes([byte]) + sign * (8 - place) + b'"'
+        assert judged(text) == parsed(text)
+    number = b"1" * place + bytes([byte]) + b"1" * (8 - place)
+    assert judged(number) == parsed(number)

@@ -14,7 +14,7 @@ import numpy as np
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.compiled import inlined, wide
-from tidegate.kernels.compiled.words import WORD, word_at
+from tidegate.kernels.compiled.words import WORD, first_byte, word_at
 
 DEPTH = 1024
 """Maximum nesting of arrays and objects."""
@@ -28,7 +28,8 @@ _ESCAPED = tuple(ord(sign) for sign in '"\\/bfnrt')
 
 _ONES = 0x0101_0101_0101_0101
 _HIGHS = -0x7F7F_7F7F_7F7F_7F80
-_QUOTES, _BACKSLASHES = QUOTE * _ONES, BACKSLASH * _ONES
+_LOWS = 0x7F7F_7F7F_7F7F_7F7F
+_QUOTES, _BACKSLASHES, _SPACES, _ZEROS, _NINES = QUOTE * _ONES, BACKSLASH * _ONES, 32 * _ONES, ZERO * _ONES, 9 * _ONES
 """Words of eight equal bytes."""
 
 VALUE, VALUE_OR_END, KEY, KEY_OR_END, AFTER = range(5)
@@ -217,9 +218,14 @@ def _number_end(data: Array, at: int, end: int) -> Any:
 def _digits_end(data: Array, at: int, end: int) -> Any:
     """Return the position after the digits at `at`; -1 if there is no digit."""
     start = at
+    while at < end and at + WORD <= len(data):  # a word may reach beyond the value, but not beyond the bytes
+        others = _others_than_digits(word_at(data, at))
+        at += WORD if others == 0 else first_byte(others)
+        if others != 0:
+            return min(at, end) if at > start else -1
     while at < end and ZERO <= data[at] < ZERO + 10:
         at += 1
-    return at if at > start else -1
+    return min(at, end) if at > start else -1
 
 
 @inlined
@@ -239,26 +245,31 @@ def _string_end(data: Array, at: int, end: int) -> Any:
 @inlined
 def _plain_end(data: Array, at: int, end: int) -> Any:
     """Return the position after all characters that are one byte and stand for themselves."""
-    while at + WORD <= end and _all_plain(word_at(data, at)):
+    while at < end and at + WORD <= len(data):  # a word may reach beyond the value, but not beyond the bytes
+        others = _others_than_plain(word_at(data, at))
+        if others != 0:
+            return min(at + first_byte(others), end)
         at += WORD
     while at < end and 32 <= data[at] < 128 and data[at] != QUOTE and data[at] != BACKSLASH:
         at += 1
-    return at
+    return min(at, end)
 
 
 @inlined
-def _all_plain(word: int) -> bool:
-    """Return whether all eight bytes are from 32 to 127, and none is a quote or a backslash."""
-    printable = (word >> 5 | word >> 6) & _not_zero(word ^ _QUOTES) & _not_zero(word ^ _BACKSLASHES) & _ONES
-    return bool(word & _HIGHS == 0 and printable == _ONES)
+def _others_than_plain(word: int) -> Any:
+    """Return a word whose first byte that is not 0 is the first that is not from 32 to 127, a quote or a backslash.
+
+    A subtraction sets the highest bit of a byte that was too small. It borrows from the bytes after that one, which
+    therefore say nothing.
+    """
+    low = word & _LOWS
+    return (word | low - _SPACES | (low ^ _QUOTES) - _ONES | (low ^ _BACKSLASHES) - _ONES) & _HIGHS
 
 
 @inlined
-def _not_zero(word: int) -> Any:
-    """Return a word in which the lowest bit of each byte says whether any of its lower seven bits was set."""
-    folded = word | word >> 4 & 0x0707_0707_0707_0707
-    folded |= folded >> 2
-    return folded | folded >> 1
+def _others_than_digits(word: int) -> Any:
+    """Return a word whose first byte that is not 0 is the first that is no digit; see `_others_than_plain`."""
+    return (word | _NINES - (word & _LOWS ^ _ZEROS)) & _HIGHS
 
 
 @inlined

@@ -32,6 +32,11 @@ def folded(left: int, right: int) -> Any:
     return np.int64(((whole ^ (whole >> 64)) + 2**63) % 2**64 - 2**63)
 
 
+def first_byte(word: int) -> Any:
+    """Return which byte of the word, which is not 0, is the first that is not 0; the lowest byte is number 0."""
+    return np.int64(((int(word) & -int(word)).bit_length() - 1) // WORD)
+
+
 def copy_bytes(source: Array, start: int, target: Array, at: int, length: int) -> None:
     """Copy `length` bytes (>= 0) from the source to the target. The two must not overlap."""
     target[at : at + length] = source[start : start + length]
@@ -78,6 +83,14 @@ if NUMBA_ON:
             return builder.xor(builder.trunc(whole, word), upper)
 
         return types.int64(types.int64, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
+    def first_byte(typing: Any, word: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            bit = builder.cttz(*arguments, ir.Constant(ir.IntType(1), 1))
+            return builder.lshr(bit, ir.Constant(bit.type, 3))  # eight bits a byte
+
+        return types.int64(types.int64), generate
 
     @intrinsic  # type: ignore[untyped-decorator, unused-ignore]
     def copy_bytes(typing: Any, source: Any, start: Any, target: Any, at: Any, length: Any) -> Any:

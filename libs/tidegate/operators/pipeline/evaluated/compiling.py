@@ -49,7 +49,7 @@ def compiled(steps: Sequence[Evaluable], place: Place) -> Function:
     def sift(*flows: Flow) -> Sifted:
         [flow] = flows
         at = np.flatnonzero(readable(flow))
-        rows = flow.rows.take(at)
+        rows = flow.rows if len(at) == len(flow) else flow.rows.take(at)
         read = reader.read(rows)
         answer = evaluate_layers([stage.layer for stage in stages], read.columns, objects)
         return _sifted(flow, at, Verdict.of(stages, read, answer, len(rows)), answer.objects)

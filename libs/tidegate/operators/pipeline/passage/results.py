@@ -30,10 +30,15 @@ _NO_BYTES = np.zeros(0, np.uint8)
 def flow_of(result: StepResult, source: Int64s, hold: int | None) -> Flow:
     """Return the results of a step, with the marks that it passes on. `source`: those of the rows that it read."""
     assert isinstance(result.passage, Passage)
-    marks = result.passage.marks(hold)
-    causes = _sources_of(source, result.passage.emitted_after)
-    records = Flow(rows=_records_of(result.emissions), source=causes, columns=_columns_of(result.emissions))
+    marks, columns = result.passage.marks(hold), _columns_of(result.emissions)
+    records = Flow(rows=_records_of(result.emissions), source=causes_of(result, source), columns=columns)
     return _with_marks(records, marks, _sources_of(source, marks.row))
+
+
+def causes_of(result: StepResult, source: Int64s) -> Int64s:
+    """Return the source of each result of a step. `source`: those of the rows that it read."""
+    assert isinstance(result.passage, Passage)
+    return _sources_of(source, result.passage.emitted_after)
 
 
 def _sources_of(source: Int64s, rows: Int64s) -> Int64s:

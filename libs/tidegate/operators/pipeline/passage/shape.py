@@ -15,8 +15,8 @@ class Shape:
 
     `first_segment`: the steps whose rows still are the records of the input. Before them stand no operator, no merge
     and no `flat_map`, behind which a record may be there twice. `first_operators`: those that no other operator stands
-    before; an idle advance advances them. `emitting`: the steps whose results are emissions, because they are kept or
-    no step reads them.
+    before; an idle advance advances them. `read`: the steps that another one reads. `emitting`: the steps whose results
+    are emissions, because they are kept or no step reads them.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -29,6 +29,7 @@ class Shape:
             [step for step in steps if len(step.reads) == 1], lambda step: not step.multiplies
         )
         self.first_operators = _reached(steps, lambda _: True) & self._operators
+        self.read = frozenset(name for name, readers in self._readers.items() if readers)
         self.emitting = frozenset(step.name for step in steps if step.kept or not self._readers[step.name])
 
     def untaken(self, refused: Mapping[str, set[int]], flows: Mapping[str, Flow]) -> set[int]:

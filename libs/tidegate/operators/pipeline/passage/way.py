@@ -19,6 +19,7 @@ from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.contracts.records import Int64s, Records
 from tidegate.operators.pipeline.passage.results import (
     REFUSED,
+    causes_of,
     emissions_of,
     flow_of,
     joined,
@@ -56,7 +57,10 @@ class Stopped(NamedTuple):
 
 @dataclass
 class Batch:
-    """The flows and results of the steps that the batch has passed so far."""
+    """The flows and results of the steps that the batch has passed so far.
+
+    What leaves an operator that no step reads is no flow: it needs no marks.
+    """
 
     steps: Shape
     schema: pa.Schema
@@ -91,7 +95,8 @@ class Batch:
         self._reject(step, read[0], sifted)
         self.measures[f"{step.name}.filtered"] = sifted.filtered
         if step.name in self.steps.emitting:
-            self._emit(step, emissions_of(sifted.flow))
+            flow = self.flows[step.name]
+            self._emit(step, emissions_of(sifted.flow), flow.source[flow.is_record])
 
     def arriving(self, step: Step, received: int) -> Flow:
         """Return the flow that arrives at a step that holds state; behind the first operator rows get their number."""
@@ -113,10 +118,12 @@ class Batch:
         self._note(step, flow, results)
         self._check(step, flow, stopped)
         hold = step.hold if step.passes_time else None
-        sources = (flow.source if result is taken else _NO_SOURCES for result in results)
-        self.flows[step.name] = joined(*map(partial(flow_of, hold=hold), results, sources))
+        sources = [flow.source if result is taken else _NO_SOURCES for result in results]
+        if step.name in self.steps.read:
+            self.flows[step.name] = joined(*map(partial(flow_of, hold=hold), results, sources))
         if step.name in self.steps.emitting:
-            self._emit(step, pa.concat_tables([result.emissions for result in results]))
+            emissions = pa.concat_tables([result.emissions for result in results])
+            self._emit(step, emissions, np.concatenate([*map(causes_of, results, sources)]))
         return stopped
 
     def _acts_first(self, flow: Flow) -> bool:
@@ -152,10 +159,9 @@ class Batch:
             ledger=self.ledger,
         )
 
-    def _emit(self, step: Step, emissions: pa.Table) -> None:
-        """Keep a step's results as emissions of the pipeline."""
-        flow = self.flows[step.name]
-        self.emissions[step.name] = sourced(tagged(emissions, step.name), flow.source[flow.is_record])
+    def _emit(self, step: Step, emissions: pa.Table, source: Int64s) -> None:
+        """Keep a step's results as emissions of the pipeline. `source`: the input record that caused each."""
+        self.emissions[step.name] = sourced(tagged(emissions, step.name), source)
 
     def _refused_rows(self, name: str) -> pa.Table:
         return pa.concat_tables([REFUSED.empty_table(), *self._kept(name)])
