@@ -51,6 +51,7 @@ MEASURES = {
     "emitted_keys": 2,
     "emitted_bytes": 1,
     "suppressed": 2,
+    "filtered": 1,
     "expired_lookups": 1,
     "waiting_records_now": 2,
     "given_up": 3,

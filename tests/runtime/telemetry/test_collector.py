@@ -155,6 +155,19 @@ def test_the_measures_of_a_pipeline_name_their_step(driver: StillDriver) -> None
     assert value(telemetry, "tidegate_buffer_avg_records", step="final", storage="memory") == 1
 
 
+def test_the_records_that_a_filter_dropped_are_counted_by_step(driver: StillDriver) -> None:
+    steps = [
+        {"name": "recent", "filter": "timestamp >= 3"},
+        {"name": "held", "kind": "suppression", "until": {"time_limit": "1h"}},
+    ]
+    pipeline = pipeline_of(PipelineConfig.model_validate({"input": "in", "steps": steps}))
+    rows = [Row(b"k", b"v", time, at) for at, time in enumerate([1, 3, 2, 12])]
+    result = pipeline.open(MemoryStorage(pipeline.layout)).step(Records.from_rows(rows), 0)
+    telemetry = told(driver)
+    telemetry.note(busy(measures={7: result.measures}), SECONDS)
+    assert value(telemetry, "tidegate_filtered_records_total", partition="7", step="recent") == 2
+
+
 def test_the_measures_of_a_single_operator_have_no_label_for_a_step(driver: StillDriver) -> None:
     telemetry = told(driver)
     telemetry.note(busy(), SECONDS)

@@ -127,7 +127,14 @@ def _has_rows(to: Destination, rows: Rows) -> bool:
     """Return whether any of the rows go to a topic."""
     if to.route.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
         return True
-    return any(emissions_for(output, rows.emissions)[1].num_rows for output in to.route.outlets.outputs)
+    return any(_has_emissions(output, rows.emissions) for output in to.route.outlets.outputs)
+
+
+def _has_emissions(output: Output, emissions: pa.Table) -> bool:
+    """Return whether any of the emissions are written to the output. Most batches have one of the first rows."""
+    if output.step is None:
+        return bool(emissions.num_rows)
+    return bool(pc.index(emissions["step"], pa.scalar(output.step, emissions["step"].type)).as_py() >= 0)
 
 
 def _queue(producer: Producer, to: Destination, rows: Rows) -> Iterator[Outgoing]:

@@ -94,6 +94,9 @@ class Publication:
     def settle(self, partitions: Iterable[int], newest: BatchMeta) -> None:
         """Publish the output of committed batches that, by the marks, is not published yet.
 
+        The marks of all partitions are read at once, so all their ids must have been initialised before. A partition is
+        not unclear any more when its output is known to be published.
+
         Raise StateError if a mark contradicts the log, Undecided if it is unknown whether the newest output was
         published, and StartOver if another driver has committed to the log meanwhile.
         """
@@ -104,6 +107,8 @@ class Publication:
                 self._publish_again(partition, batch, newest)
             elif batch is not None:
                 undecided[partition] = batch
+                continue
+            self.unclear.discard(partition)
         if undecided:
             raise self._undecided(undecided)
 
@@ -219,10 +224,9 @@ class Publication:
         for partition in unclear:
             # rule: init-after-unclear-end, takeover-at-start
             self._initialise(partition, self.producers[partition])
-        for partition in unclear:
+        if unclear:
             # rule: mark-after-timeout
-            self.settle([partition], newest)
-            self.unclear.discard(partition)
+            self.settle(unclear, newest)
 
     def _waves(self, opened: Sequence[Opened]) -> list[Sequence[Opened]]:
         """Return all transactions as one wave; one by one if the kill point between two of their ends is armed."""

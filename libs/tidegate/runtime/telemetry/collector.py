@@ -199,8 +199,9 @@ def _emissions(samples: Samples, measures: Mapping[str, int], place: Place) -> N
         samples.add("tidegate_emitted_records_by_cause_total", count, *place, cause)
         if cause in _EVICTIONS:
             samples.add("tidegate_evicted_records_total", count, *place, cause)
-    if "suppressed" in measures:
-        samples.add("tidegate_suppressed_records_total", measures["suppressed"], *place)
+    for what in ("suppressed", "filtered"):
+        if what in measures:
+            samples.add(f"tidegate_{what}_records_total", measures[what], *place)
 
 
 def _buffer(samples: Samples, measures: Mapping[str, int], place: Place) -> None:

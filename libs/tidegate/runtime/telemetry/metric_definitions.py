@@ -84,6 +84,9 @@ METRICS = (
         OF_STEP,
         "Updates not emitted because a later one replaced them.",
     ),
+    Metric(
+        "tidegate_filtered_records_total", "counter", OF_STEP, "Records that a pipeline's filter or function dropped."
+    ),
     Metric("tidegate_buffer_records", "gauge", OF_STORAGE, "Records in the buffer."),
     Metric("tidegate_buffer_bytes", "gauge", OF_STORAGE, "Bytes in the buffer."),
     Metric("tidegate_buffer_max_records", "gauge", OF_STORAGE, "Peak number of records in the buffer."),
