@@ -14,7 +14,7 @@ from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.spark.session import running_spark, start_session
 
-INPUTS = ("departures", "weather", "flights", "gates", "visits", "arrivals", "events")
+INPUTS = ("departures", "weather", "flights", "gates", "visits", "arrivals", "events", "limits")
 OUTPUTS = (
     "carrier-updates",
     "flights-with-weather",
@@ -23,6 +23,7 @@ OUTPUTS = (
     "alerts",
     "storm-delays",
     "worst-delays",
+    "crowded-hours",
 )
 
 

@@ -19,7 +19,9 @@ from tidegate.devkit.produce_consume import read_all, write_all
 
 PAGE = DOCS / "concepts" / "pipelines.md"
 TEXTS = [block.text for block in blocks(PAGE) if block.language == "python" and block.text.startswith("# app.py\n")]
-PROGRAMS = {name: next(text for text in TEXTS if f'name="{name}"' in text) for name in ("quiet_users", "flights")}
+PROGRAMS = {
+    name: next(text for text in TEXTS if f'name="{name}"' in text) for name in ("quiet_users", "flights", "crowded")
+}
 WITH_WEATHER = "flights-with-weather"
 MINUTE = 60_000
 PATIENCE = f"{PATIENCE_S}s"
@@ -83,3 +85,23 @@ def test_each_stormy_hour_has_its_delays_once_beside_the_joined_departures(
     [(key, value, timestamp)] = read_all(kafka, "storm-delays")[0]
     assert (key, json.loads(value or b"")) == (b"JFK", {"n": 2, "worst": 30})
     assert 9 * HOUR <= timestamp < 10 * HOUR
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+def test_each_crowded_hour_is_joined_with_the_limit_of_its_time(
+    kafka: dict[str, str], spark: Any, tmp_path: Path
+) -> None:
+    """JFK takes one arrival an hour, from 10:00 on three. The record of 13:00 closes the hours before 12:00."""
+    limits = [(b"JFK", b'{"most": 1}', 0), (b"JFK", b'{"most": 3}', 10 * HOUR), (b"LGA", b'{"most": 0}', 20 * HOUR)]
+    arrivals = [(9.1, 20), (9.2, 30), (10.1, 40), (10.15, 50), (9.5, 10), (11.0, 5), (13, 0), (15, 0)]
+    write_all(kafka, "limits", [(0, *each) for each in limits])
+    values = [(int(hour * HOUR), json.dumps({"delay": delay}).encode()) for hour, delay in arrivals]
+    write_all(kafka, "arrivals", [(0, b"JFK", value, time) for time, value in values])
+    with application("crowded", tmp_path).start() as running:
+        running.await_caught_up(PATIENCE)
+        held = running.sql("SELECT timestamp FROM crowded_join_limits_buffer")
+        assert [row["timestamp"] for row in held] == [15 * HOUR]
+    [(key, value, _)] = read_all(kafka, "crowded-hours")[0]
+    assert (key, json.loads(value or b"")["stream"]) == (b"JFK", {"n": 3, "worst": 30})
+    assert json.loads(value or b"")["table"] == {"most": 1}

@@ -69,7 +69,7 @@ class TallyState:
             stream_time=self.stream_time,
         )
 
-    def advance(self, stream_time: int) -> StepResult:
+    def advance(self, stream_time: int, clock_ms: int = 0) -> StepResult:
         raise NotImplementedError
 
     def flush(self) -> StepResult:

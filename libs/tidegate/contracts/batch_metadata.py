@@ -116,6 +116,7 @@ class PartitionMeta:
     remembered_from: int | None = None  # event time before which closed windows are forgotten, ms
     floor: int | None = None  # of a table: first event time with all versions kept, ms
     needs: int | None = None  # of a reader: earliest event time that it may still look up, ms
+    reader_time: int | None = None  # of a pipeline: stream time of the step that reads a table, ms
 
     @property
     def begun(self) -> bool:
@@ -240,6 +241,7 @@ _SET_ON_DEMAND = {
     "remembered": "remembered_from",
     "floor": "floor",
     "needs": "needs",
+    "reader_time": "reader_time",
 }
 """Further maps. They have the partitions in which the field is not at its default."""
 
@@ -250,12 +252,12 @@ _NAMES = (
     "query_batch", "query_offsets", "topics", "offsets", "raised", "epochs", "stream_time", "last", "counts",
     "totals", "measures", "opened", "snapshot", "output", "active", "advanced", "compacted", "measured",
     "figures", "skips", "recorded", "inputs", "published_from", "sinks", "dead_letters", "dead_letters_from",
-    "skipped", "settled", "recovered", "settings", "applied", "remembered", "readers", "floor", "needs", "gates",
-    "ledger",
+    "skipped", "settled", "recovered", "settings", "applied", "remembered", "readers", "floor", "needs", "reader_time",
+    "gates", "ledger",
 )  # fmt: skip
 """The fields of a document, in their order."""
 
-_OF_PIPELINES = {"ledger", "sinks"}
+_OF_PIPELINES = {"ledger", "sinks", "reader_time"}
 """Fields that other operators' documents do not have."""
 
 _OF_CHANGES = {

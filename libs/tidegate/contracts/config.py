@@ -18,6 +18,7 @@ from typing import (
     ClassVar,
     Literal,
     NamedTuple,
+    Protocol,
     Self,
     TypeAlias,
     TypeVar,
@@ -41,6 +42,7 @@ from pydantic import (
 from tidegate.contracts.errors import ConfigurationError, InvalidValue
 from tidegate.contracts.event_time import (
     MAX_TIMESTAMP,
+    NO_STREAM_TIME,
     duration_text,
     format_duration_ms,
     parse_duration_ms,
@@ -219,16 +221,35 @@ class TimestampField(JsonField):
     """Unit of the number in that field."""
 
 
+class _Times(Protocol):
+    """What is known of the times of a partition."""
+
+    @property
+    def stream_time(self) -> int: ...
+    @property
+    def reader_time(self) -> int | None: ...
+
+
 class TableRead(NamedTuple):
     """How an operator reads a table.
 
     `table`: name of the operator whose table is read. `grace`: how long the reader holds records, ms. `wait`: maximum
-    time that these records then wait for the table, ms; None: until the table has caught up.
+    time that these records then wait for the table, ms; None: until the table has caught up. `step`: the step of a
+    pipeline that reads the table with a stream time of its own, because another operator stands before it; None: the
+    reader's stream time is that of the partition.
     """
 
     table: str
     grace: int
     wait: int | None
+    step: str | None = None
+
+    def time_of(self, partition: _Times) -> int:
+        """Return the stream time with which the partition reads the table."""
+        if self.step is None:
+            return partition.stream_time
+        # rule: step-reads-with-own-time
+        return NO_STREAM_TIME if partition.reader_time is None else partition.reader_time
 
 
 class PartChange(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 import pyarrow as pa
@@ -81,8 +81,9 @@ class StepResult:
     `floor`, for a history: the first time from which all versions are kept. `needs`, for a reader of a table: the
     earliest time that it may still look up. `passage`: how the batch moved stream time; time marks are made of it.
 
-    Of a pipeline, `ledger` has what became of the rows at each step. Its tables have a column `step`; its outputs also
-    `source`, and late and rejected rows `topic`, where they did not arrive in the input.
+    Of a pipeline, `ledger` has what became of the rows at each step, and `reader_time` is the stream time of the step
+    that reads a table. Its tables have a column `step`; its outputs also `source`, and late and rejected rows `topic`,
+    where they did not arrive in the input.
     """
 
     emissions: pa.Table
@@ -97,6 +98,7 @@ class StepResult:
     measures: dict[str, int] = field(default_factory=dict)
     floor: int | None = None
     needs: int | None = None
+    reader_time: int | None = None
     passage: Passage | None = field(default=None, compare=False, repr=False)
     ledger: Mapping[str, Counts] = field(default_factory=dict)
 
@@ -121,8 +123,11 @@ class OperatorState(Protocol):
         """
         ...
 
-    def advance(self, stream_time: int) -> StepResult:
-        """Advance T to at least `stream_time`, and emit what became due with cause `idle`."""
+    def advance(self, stream_time: int, clock_ms: int = 0) -> StepResult:
+        """Advance T to at least `stream_time`, and emit what became due with cause `idle`.
+
+        `clock_ms`: the wall clock of the batch; only the inner steps of a pipeline read it.
+        """
         ...
 
     def flush(self) -> StepResult:
@@ -151,6 +156,15 @@ class TableReader(OperatorState, Protocol):
         Records held for a grace are released up to the event time `open_until`: the table is not complete for later
         times.
         """
+        ...
+
+
+@runtime_checkable
+class HoldsAnyAge(OperatorState, Protocol):
+    """The state of one partition of an operator that may hold records older than its stream time less its hold."""
+
+    def oldest(self) -> int:
+        """Return the earliest timestamp of what is held; MAX_TIMESTAMP if nothing is. It reads all that is held."""
         ...
 
 

@@ -59,6 +59,11 @@ class VersionedState(Protocol):
     """The state of a table: one that has versions."""
 
     @property
+    def windowed(self) -> bool:
+        """Return whether windows are part of keys."""
+        ...
+
+    @property
     def versions(self) -> Versions:
         """Return the versions that are held now. Growth makes them stale: fetch them again for each micro-batch."""
         ...

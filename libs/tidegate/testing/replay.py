@@ -98,7 +98,7 @@ class Replay:
         if meta.action == "flush":
             yield state.flush()
         elif start == end and was.stream_time != now.stream_time:
-            yield state.advance(now.stream_time)
+            yield state.advance(now.stream_time, meta.clock)
         else:
             yield from self._steps(state, topic, partition, start, end, meta.clock)
 

@@ -184,6 +184,38 @@ RULES = (
         removals=(deleted(),),
     ),
     Rule(
+        slug="one-table",
+        name="one step of a pipeline reads a table at most",
+        chapter=Chapter.TABLES,
+        tests=tests("pipelines/test_joins", "a_second_join_is_refused"),
+        removals=(condition("False"),),
+    ),
+    Rule(
+        slug="step-reads-with-own-time",
+        name="a step of a pipeline that stands behind others waits for its table with its own stream time",
+        chapter=Chapter.TABLES,
+        tests=tests(
+            "runtime/batch_loop/test_table_stream_alignment",
+            "the_gate_of_a_step_behind_others_follows_the_time_of_that_step",
+            "a_step_that_no_record_has_reached_opens_no_gate",
+        ),
+        removals=(value("partition.stream_time"),),
+    ),
+    Rule(
+        slug="lease-covers-steps-before",
+        name="a table keeps versions for what the steps before its reader may still pass on",
+        chapter=Chapter.TABLES,
+        tests=tests("pipelines/test_joins", "the_table_keeps_versions_for_what_steps_before_the_join_hold"),
+        removals=(value("[]"),),
+    ),
+    Rule(
+        slug="windows-looked-up-plain",
+        name="behind windows a table without windows is looked up by the plain key",
+        chapter=Chapter.TABLES,
+        tests=tests("pipelines/test_joins", "results_of_windows_are_joined_by_the_plain_key_and_keep_their_windows"),
+        removals=(replaced("not self._table.windowed", "False", way="lookup"), value("False", way="conflict")),
+    ),
+    Rule(
         slug="expired-not-unmatched",
         name="a lookup of a dropped version is expired, never silently unmatched",
         chapter=Chapter.TABLES,

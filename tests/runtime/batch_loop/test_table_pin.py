@@ -16,7 +16,7 @@ from tests.metadata import described, small_meta
 from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, Pin
-from tidegate.contracts.config import OperatorConfig, read
+from tidegate.contracts.config import OperatorConfig, TableRead, read
 from tidegate.contracts.errors import EngineError, StartOver, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.records import Records, Row
@@ -212,7 +212,7 @@ def test_an_older_reader_does_not_set_a_replica_back(table: Table, tmp_path: Pat
 
 def test_waiting_records_continue_when_the_table_has_caught_up_or_the_wait_is_over(table: Table) -> None:
     """T 100, grace 10: the table's topic ended at 1 when a record of 90 was due, and the table has read none of it."""
-    reader = pinned(table, topic="in", gates=Gates(grace=10, wait=500))
+    reader = pinned(table, topic="in", gates=Gates(read=TableRead("table", 10, 500)))
     held = described(READER, active_clock={0: 1_000}, stream_time={0: 100}, totals={0: Counts(held=1)})
     assert reader.gates is not None
     assert reader.partitions_to_resume(held, 1_000) == {0}, "not known yet"
@@ -231,8 +231,16 @@ def test_waiting_records_continue_when_the_table_has_caught_up_or_the_wait_is_ov
     assert pinned(table).partitions_to_resume(held, 9_999) == set(), "one that holds nothing"
 
 
+def test_the_lease_of_a_step_behind_others_follows_the_time_of_that_step(table: Table) -> None:
+    lease = Renewal(reader="reader", log=table.log.lake, read=TableRead("tally", 10, None, "joined"))
+    lease.first(described(READER, stream_time={0: 100}, reader_time={0: 60}, needs={0: 70}), 1_000)
+    assert leases.read(table.log.lake, 0)["reader"].needs == {0: 50}
+    lease.first(described(READER, stream_time={0: 100}), 2_000)
+    assert leases.read(table.log.lake, 0)["reader"].needs == {0: -11}, "no record has reached the step yet"
+
+
 def test_a_reader_writes_its_lease_before_the_first_pin_and_while_it_runs(table: Table) -> None:
-    lease = Renewal(reader="reader", log=table.log.lake, grace=10)
+    lease = Renewal(reader="reader", log=table.log.lake, read=TableRead("tally", 10, None))
     source = TableSource(
         reader="reader", name="tally", config=OperatorConfig(kind="tally", input="in"), log=table.log.lake, lease=lease
     )

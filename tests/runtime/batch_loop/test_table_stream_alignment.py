@@ -12,7 +12,8 @@ from tests.lakes import lake_at
 from tests.metadata import described
 from tests.runtime.batch_loop.test_table_pin import PLAN, READER
 from tidegate.contracts.batch_metadata import Counts
-from tidegate.contracts.event_time import ALWAYS, NEVER
+from tidegate.contracts.config import TableRead
+from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME
 from tidegate.runtime.batch_loop.table_stream_alignment import MOST_WAITING_BYTES, Gates, Readers
 from tidegate.runtime.task.messages import Hold, PartitionResult
 from tidegate.state import leases
@@ -39,7 +40,7 @@ def waiting(records: int, size: int) -> PartitionResult:
 
 
 def test_with_64_mib_waiting_a_partition_pauses_reading_the_stream() -> None:
-    gates = Gates(grace=10, wait=None)
+    gates = Gates(read=TableRead("table", 10, None))
     gates.note_used(waiting(1, MOST_WAITING_BYTES - 1), NEVER, 0)
     assert gates.full() == set()
     gates.note_used(waiting(2, MOST_WAITING_BYTES), NEVER, 0)
@@ -47,21 +48,21 @@ def test_with_64_mib_waiting_a_partition_pauses_reading_the_stream() -> None:
 
 
 def test_what_waits_in_a_step_of_a_pipeline_waits_in_the_pipeline() -> None:
-    gates = Gates(grace=10, wait=None)
+    gates = Gates(read=TableRead("table", 10, None))
     measures = {"joined.waiting_records_now": 2, "joined.waiting_bytes_now": MOST_WAITING_BYTES}
     gates.note_used(replace(RESULT, measures=measures), NEVER, 0)
     assert (gates.waiting(), gates.full()) == ([0], {0})
 
 
 def test_a_quiet_table_that_has_caught_up_delays_no_join() -> None:
-    gates = Gates(grace=10, wait=None)
+    gates = Gates(read=TableRead("table", 10, None))
     gates.note_ends(AT_100, {0: 7})
     assert gates.open_until(PLAN, 7) == ALWAYS
 
 
 def test_records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topic() -> None:
     #  T 100, grace 10: 90 is due before the table's topic ended at 7; an advance to 200 makes 190 due afterwards
-    gates, idle = Gates(grace=10, wait=None), replace(PLAN, action="idle")
+    gates, idle = Gates(read=TableRead("table", 10, None)), replace(PLAN, action="idle")
     gates.note_ends(AT_100, {0: 7})
     assert gates.open_until(idle, 7) == 90
     gates.note_used(replace(RESULT, action="idle", stream_time=200), 90, 0)
@@ -70,8 +71,38 @@ def test_records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topi
     assert gates.passed(0, 7) == 190
 
 
+OF_STEP = TableRead("table", 10, 500, "joined")
+STEP_AT_60 = replace(RESULT, reader_time=60, measures={"joined.waiting_records_now": 1})
+
+
+def test_the_gate_of_a_step_behind_others_follows_the_time_of_that_step() -> None:
+    #  T of the pipeline 100, of its join 60, grace 10: no more than 50 was due when the table's topic ended at 7
+    gates, known = Gates(read=OF_STEP), described(AT_100, reader_time={0: 60})
+    gates.note_ends(known, {0: 7})
+    assert gates.passed(0, 7) == 50
+    gates.note_used(replace(STEP_AT_60, reader_time=80), 50, 0)
+    assert gates.passed(0, 7) == 70
+    assert Gates(read=OF_STEP).passed(0, 7) == NEVER
+
+
+def test_a_step_that_no_record_has_reached_opens_no_gate() -> None:
+    gates = Gates(read=OF_STEP)
+    gates.note_ends(AT_100, {0: 7})
+    assert gates.passed(0, 7) == NO_STREAM_TIME - 10
+
+
+def test_the_wait_of_what_a_step_passed_on_without_input_begins_when_it_arrived() -> None:
+    gates = Gates(read=OF_STEP)
+    known = described(AT_100, active_clock={0: 1_000}, reader_time={0: 60})
+    gates.note_used(replace(STEP_AT_60, ledger={"joined": Counts()}), NEVER, 1_000)
+    gates.note_used(replace(STEP_AT_60, ledger={"joined": Counts(records_in=1, applied=1)}), NEVER, 2_000)
+    gates.note_used(replace(STEP_AT_60, ledger={"joined": Counts()}), NEVER, 2_100)
+    assert not gates.should_retry(known, 0, 0, 2_499)
+    assert gates.should_retry(known, 0, 0, 2_500)
+
+
 def test_records_may_wait_until_a_batch_has_shown_that_none_does() -> None:
-    gates = Gates(grace=10, wait=None)
+    gates = Gates(read=TableRead("table", 10, None))
     assert not gates.nothing_waits(AT_100)
     gates.note_used(waiting(1, 1), NEVER, 0)
     assert not gates.nothing_waits(AT_100)

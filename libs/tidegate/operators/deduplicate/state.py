@@ -127,7 +127,7 @@ class DeduplicateState:
         )
         return self._result(batch, outcome, own, newest, signal)
 
-    def advance(self, stream_time: int) -> StepResult:
+    def advance(self, stream_time: int, clock_ms: int = 0) -> StepResult:
         """Advance stream time to at least `stream_time`, and forget what expires by it. Nothing is emitted."""
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)

@@ -18,10 +18,10 @@ from tidegate.operators.pipeline.rules.changes import is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import as_config
 from tidegate.operators.pipeline.steps import operators_of
-from tidegate.operators.pipeline.strategies import REASON, pipeline_configs
+from tidegate.operators.pipeline.strategies import REASON, pipeline_configs, pipelines_with_a_join
 from tidegate.operators.registry import test_part
 from tidegate.operators.testing.cases import Case
-from tidegate.operators.testing.laws import Change, Event, Trace
+from tidegate.operators.testing.laws import Change, Event, Table, Trace
 from tidegate.operators.testing.strategies import histories
 
 
@@ -99,6 +99,7 @@ def _play(config: PipelineConfig, chain: Chain, at: int, name: str, read: Sequen
         reference = test_part(step.rules.kind, "cases").CASES[step.rules.kind].reference
         play = partial(_played, reference, as_config(step.rules), clock_ms)
         windows = step.rules.kind == "windowed_aggregation"
+        chain.joins |= set() if step.rules.reads() is None else {at}
         chain.operate(at, name, before, play, config.holds()[name], windows=windows)
     elif isinstance(step, FlatMap):
         chain.flat_map(at, before, lambda row: [b'{"n":%d}' % n for n in range(len(row.key or b"") % 3)])
@@ -112,8 +113,22 @@ def _play(config: PipelineConfig, chain: Chain, at: int, name: str, read: Sequen
 
 
 def _played(reference: Any, rules: OperatorConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
+    if rules.reads() is None:
+        events = [event for event in events if not isinstance(event, Table)]
     found: Trace = reference(rules, events, clock_ms)
     return found
+
+
+def _plain(history: list[Event]) -> list[Event]:
+    """Return the history without headers: those that name windows would be those of a step before."""
+    return [
+        event._replace(rows=tuple(row._replace(headers=b"") for row in event.rows))
+        if isinstance(event, Table)
+        else event._replace(headers=b"")
+        if isinstance(event, Row)
+        else event
+        for event in history
+    ]
 
 
 def _trace(config: PipelineConfig, chain: Chain, names: Mapping[int, str], offsets: Sequence[int]) -> Trace:
@@ -159,15 +174,25 @@ def _of_sieves(config: PipelineConfig) -> bool:
     return not any(isinstance(step, Map | FlatMap) for step in config.steps)
 
 
+_HOLDING = PipelineConfig.model_validate(
+    {"input": "records", "steps": [{"name": "held", "kind": "suppression", "until": {"time_limit": "1h"}}]}
+)
+
 CASES = {
     "pipeline": Case(
         configs=pipeline_configs(),
         histories=histories(),
         reference=pipeline_reference,
-        holding=PipelineConfig.model_validate(
-            {"input": "records", "steps": [{"name": "held", "kind": "suppression", "until": {"time_limit": "1h"}}]}
-        ),
+        holding=_HOLDING,
         bytes_per_record=600,
         changing=_of_sieves,
+    ),
+    "pipeline_with_a_join": Case(
+        configs=pipelines_with_a_join(),
+        histories=test_part("stream_table_join", "cases").CASES["stream_table_join"].histories.map(_plain),
+        reference=pipeline_reference,
+        holding=_HOLDING,
+        bytes_per_record=600,
+        changing=lambda _: False,
     ),
 }

@@ -207,8 +207,12 @@ class PipelineRules(KeyRules):
         }
 
     def reads(self) -> TableRead | None:
-        """Return the table that one of the steps reads, or None."""
-        return next((read for rules in self.operators.values() if (read := rules.reads()) is not None), None)
+        """Return the table that one of the steps reads, or None; a step behind others that hold state is named."""
+        for name, rules in self.operators.items():
+            if (read := rules.reads()) is not None:
+                before = Graph(self.steps).stateful_before(name)
+                return read._replace(step=name) if before else read
+        return None
 
 
 class PipelineConfig(PipelineRules, OperatorConfig):
@@ -267,7 +271,9 @@ class PipelineConfig(PipelineRules, OperatorConfig):
 
     def table_conflicts(self, table: TableFacts) -> Iterator[InvalidValue]:
         """Yield each reason why a step cannot read such a table."""
-        for rules in self.operators.values():
-            if rules.reads() is not None:
-                read = as_config(rules).model_copy(update={"key_format": self.key_format})
-                yield from read.table_conflicts(table)
+        for step, place in zip(self.steps, self.places(), strict=False):
+            if isinstance(step, Stateful) and step.rules.reads() is not None:
+                read = as_config(step.rules).model_copy(update={"key_format": self.key_format})
+                # rule: windows-looked-up-plain/conflict
+                fits = place.windowed and not place.is_input
+                yield from read.table_conflicts(table._replace(windowed=True) if fits else table)

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_headers import encode_headers
-from tidegate.operators.testing.laws import Advance, Event, Flush, Trace
+from tidegate.operators.testing.laws import Advance, Clock, Event, Flush, Table, Trace
 
 WINDOW = ("window_start", "window_end")
+VERSION = ("valid_from",)
 SOURCELESS = -1
 
 
@@ -47,6 +48,7 @@ class Chain:
 
     `takers`: by offset how many branches have taken a record of the input. `advanced`: by turn to what time an advance
     advances the first operators: from the stream time of the first of them.
+    `joins`: the steps that read a table.
     `given`: the values of the input's records, by offset; a refused one has the value that it came with.
     """
 
@@ -57,6 +59,7 @@ class Chain:
     times: list[tuple[str, int, int]] = field(default_factory=list)
     takers: Counter[int] = field(default_factory=Counter)
     advanced: dict[int, int] = field(default_factory=dict)
+    joins: set[Any] = field(default_factory=set)
 
     @classmethod
     def of(cls, history: Sequence[Event], passes_time: bool) -> Chain:
@@ -72,8 +75,8 @@ class Chain:
         for way in (self.ways[step] for step in steps if self.ways[step].in_input):
             self.takers.update(moved.source for moved in way.moved if is_record(moved.event))
         every = sorted((moved for step in steps for moved in self.ways[step].moved), key=lambda moved: moved.turn)
-        whole = [moved for moved in every if not isinstance(moved.event, Advance | Flush)]
-        once = {moved.turn: moved for moved in every if isinstance(moved.event, Advance | Flush)}
+        whole = [moved for moved in every if isinstance(moved.event, Row)]
+        once = {moved.turn: moved for moved in every if not isinstance(moved.event, Row)}
         return Way(sorted([*whole, *once.values()], key=lambda moved: moved.turn), False, self.ways[steps[0]].windowed)
 
     def filter(self, step: Any, before: Way, kept: Kept) -> None:
@@ -125,7 +128,9 @@ class Chain:
         if before.in_input:
             self.takers.update(set(sources.values()) - refused)
         self.trace.held += [as_given(row) | {"step": name} for row in whole.held]
-        self.trace.held_bytes += whole.held_bytes
+        self.trace.held_bytes += whole.held_bytes - (
+            sum(map(_bytes_not_given, whole.held)) if step in self.joins else 0
+        )
         self.times.append((name, whole.stream_time, len(sources)))
         behind = list(_behind(arriving, play, passes=self.passes_time and hold is not None))
         self.ways[step] = Way(behind, windowed=windows or before.windowed)
@@ -160,13 +165,18 @@ class Chain:
     def emissions(self, emitting: Mapping[Any, str]) -> list[dict[str, Any]]:
         """Return what these steps emit. `emitting`: their names."""
         windowed = any(self.ways[step].windowed for step in emitting)
-        blank = dict.fromkeys(WINDOW if windowed else ())
+        blank = dict.fromkeys([*(WINDOW if windowed else ()), *(VERSION if self.joins & emitting.keys() else ())])
         return [
-            blank | as_given(moved.event.row) | {"step": name, "source": moved.source}  # type: ignore[union-attr]
+            blank | self._shown(moved.event.row, step) | {"step": name, "source": moved.source}  # type: ignore[union-attr]
             for step, name in emitting.items()
             for moved in self.ways[step].moved
             if is_record(moved.event)
         ]
+
+    def _shown(self, row: dict[str, Any], step: Any) -> dict[str, Any]:
+        """Return the row as a step emits it: the version that a record was joined with is known of the join alone."""
+        hidden = () if step in self.joins else VERSION
+        return {name: value for name, value in as_given(row).items() if name not in hidden}
 
 
 class Emitted(Row):
@@ -180,11 +190,11 @@ def _behind(arriving: Sequence[Moved], play: Play, *, passes: bool) -> Iterator[
     before = marked = 0
     for count, moved in enumerate(arriving, 1):
         trace = play([each.event for each in arriving[:count]])
-        source = SOURCELESS if isinstance(moved.event, Flush) else moved.source
+        source = moved.source if isinstance(moved.event, Row) else SOURCELESS
         for event in with_marks(trace.emissions, before, trace.marks[marked:] if passes else ()):
             yield Moved(event, source, moved.turn)
-        if isinstance(moved.event, Flush):
-            yield Moved(Flush(), SOURCELESS, moved.turn)
+        if isinstance(moved.event, Flush | Table | Clock):
+            yield Moved(moved.event, SOURCELESS, moved.turn)
         before, marked = len(trace.emissions), len(trace.marks)
 
 
@@ -217,6 +227,10 @@ def _valued(event: Event, value: bytes) -> Event:
 def as_given(row: dict[str, Any]) -> dict[str, Any]:
     """Return the row without the headers that tell the next reference its window: within a pipeline it is a column."""
     return row | {"headers": None} if HEADER_WINDOW_START.encode() in (row["headers"] or b"") else row
+
+
+def _bytes_not_given(row: dict[str, Any]) -> int:
+    return len(row["headers"] or b"") - len(as_given(row)["headers"] or b"")
 
 
 def _numbered(way: Sequence[Moved]) -> Iterator[Moved]:

@@ -37,6 +37,10 @@ SIMULATED: dict[str, dict[str, Any]] = {
         "dead_letters": "refused",
     },
     "first matches": {"steps": [_OF_C, _JOINED, _NOT_A, _FIRST, _SLOW]},
+    "closed windows, joined": {"steps": [_COUNT, _CLOSED, _JOINED, _SLOW], "dead_letters": "refused"},
+    "held back, joined": {"steps": [_NOT_A, _SLOW, _JOINED, _COUNT, _CLOSED]},
+    "held back, joined, time of records": {"time": "records", "steps": [_SLOW, _JOINED, _FIRST]},
+    "closed windows, joined, idle": {"steps": [_COUNT, _CLOSED, _JOINED], "idle_after": "4s"},
 }
 """By the name of the run."""
 EXERCISED: tuple[dict[str, Any], ...] = ()

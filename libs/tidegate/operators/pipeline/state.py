@@ -14,7 +14,7 @@ import pyarrow as pa
 from tidegate.contracts.errors import BufferFull
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.flow import Flow
-from tidegate.contracts.operator import Operator, OperatorState, StepResult, Storage, TableReader
+from tidegate.contracts.operator import HoldsAnyAge, Operator, OperatorState, StepResult, Storage, TableReader
 from tidegate.contracts.records import Records
 from tidegate.operators.pipeline.passage.results import NO_SOURCE, changes_of, rows_of, tagged
 from tidegate.operators.pipeline.passage.shape import Shape
@@ -36,9 +36,10 @@ class PipelineState:
         self._schema = changes_of(self._operators.values())
         self._storage = storage
         self._grown: list[str] = []
-        self._tables: dict[str, tuple[Any, int]] = {}
+        self._table: tuple[Any, int] | None = None
         self._states: dict[str, OperatorState] = {}
         self._open_all()
+        self._reader = next((name for name, state in self._states.items() if hasattr(state, "read_table")), None)
 
     @property
     def stream_time(self) -> int:
@@ -51,12 +52,11 @@ class PipelineState:
         states = self._opened()
         return {name: StepTime(states[name].stream_time, int(received[at])) for at, name in enumerate(states)}
 
-    def read_table(self, table: Any, open_until: int = ALWAYS, step: str | None = None) -> None:
-        """Use the state of a table's partition for the lookups of that step; by default of the only one that reads."""
-        readers = [name for name, state in self._opened().items() if hasattr(state, "read_table")]
-        name = readers[0] if step is None else step
-        self._tables[name] = table, open_until
-        cast(TableReader, self._states[name]).read_table(table, open_until)
+    def read_table(self, table: Any, open_until: int = ALWAYS) -> None:
+        """Use the state of a table's partition for the lookups of the step that reads a table."""
+        assert self._reader is not None, "no step reads a table"
+        self._table = table, open_until
+        cast(TableReader, self._opened()[self._reader]).read_table(table, open_until)
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Pass the records through all steps.
@@ -110,8 +110,18 @@ class PipelineState:
             self._undo(batch.undo(), before)
             # records before the one that reached a bound may reach that of a step which took none of them yet
             stopped, way = found, _shortened(way, found)
-        result = batch.result(self.stream_time, before, self.times())
+        result = self._as_reader(batch.result(self.stream_time, before, self.times()))
         return result if stopped is None else replace(result, stopped_at=stopped.source, stopped_by=stopped.limit)
+
+    def _as_reader(self, result: StepResult) -> StepResult:
+        """Return the result with the time of the step that reads a table, and the needs of the steps before it."""
+        if self._reader is None:
+            return result
+        states, before = self._opened(), self._shape.operators_before(self._reader)
+        # rule: lease-covers-steps-before
+        to_come = [_earliest_result(states[step.name], step.hold or 0) for step in self._steps if step.name in before]
+        needs = min([*to_come, *([] if result.needs is None else [result.needs])], default=None)
+        return replace(result, needs=needs, reader_time=states[self._reader].stream_time)
 
     def _pass_through(self, batch: Batch) -> Stopped | None:
         """Take the batch through the steps; return where it stopped, if a bound was reached."""
@@ -144,8 +154,8 @@ class PipelineState:
 
     def _open(self, name: str, operator: Operator) -> None:
         self._states[name] = operator.open(Prefixed(self._storage, name, self._grown))
-        if name in self._tables:
-            cast(TableReader, self._states[name]).read_table(*self._tables[name])
+        if self._table is not None and hasattr(self._states[name], "read_table"):
+            cast(TableReader, self._states[name]).read_table(*self._table)
 
     def _opened(self) -> dict[str, OperatorState]:
         """Return the steps' states; open all anew if one of them grew, because that makes the others' arrays stale."""
@@ -153,6 +163,12 @@ class PipelineState:
             self._grown.clear()
             self._open_all()
         return self._states
+
+
+def _earliest_result(state: OperatorState, hold: int) -> int:
+    """Return the earliest timestamp of what may leave a step later: of what it holds, or has yet to receive in time."""
+    due = state.stream_time - hold
+    return min(due, state.oldest()) if isinstance(state, HoldsAnyAge) else due
 
 
 def _shortened(way: Way, stopped: Stopped) -> Way:

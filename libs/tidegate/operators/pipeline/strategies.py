@@ -28,6 +28,9 @@ _WINDOWS = st.sampled_from(
 )
 _LIMITS = st.sampled_from(["0ms", "4ms", "9ms"])
 _GRACES = st.sampled_from(["3ms", "6ms", "12ms"])
+_WAITS = st.sampled_from(
+    [{}, *({"grace": grace, **wait} for grace in ("3ms", "12ms") for wait in ({}, {"wait_for_table": "9ms"}))]
+)
 
 
 @st.composite
@@ -70,7 +73,7 @@ def _branches(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, An
         branch.append(draw(_holding(windowed=False)))
     branch = [{"name": f"b{at}", **step} for at, step in enumerate(branch)]
     branch[0] = branch[0] if at == len(steps) - 1 else {"from": begin, **branch[0]}
-    same_fields = not any("emits" in step for step in [*steps[at + 1 :], *branch])
+    same_fields = not any({"emits", "table"} & step.keys() for step in [*steps[at + 1 :], *branch])
     same_rows = same_fields and windowed == any("window" in step for step in steps)
     if not same_rows or at == len(steps) - 1 or not draw(st.booleans()):
         return [*steps, *branch]
@@ -109,10 +112,28 @@ def pipeline_configs(draw: st.DrawFn) -> PipelineConfig:
 
 @st.composite
 def joined_pipeline_configs(draw: st.DrawFn) -> PipelineConfig:
-    """Configurations of pipelines that begin with a join with a grace, perhaps behind a filter."""
+    """Configurations of chains in which a join with a grace stands somewhere."""
+    return _config(draw, _named(draw(_with_a_join(_GRACES.map(lambda grace: {"grace": grace})))))
+
+
+@st.composite
+def pipelines_with_a_join(draw: st.DrawFn) -> PipelineConfig:
+    """Configurations of pipelines of any shape in which any join stands somewhere."""
+    named = _named(draw(_with_a_join(_WAITS)))
+    if draw(st.integers(0, 2)) == 0:
+        every = [{"name": f"s{at}", **step} for at, step in enumerate(named)]
+        named = draw(_written(draw(_branches(every))))
+    return _config(draw, named)
+
+
+@st.composite
+def _with_a_join(draw: st.DrawFn, waits: st.SearchStrategy[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Steps with a join among them. `waits`: how it waits for its table."""
     join = {"kind": "stream_table_join", "table": "table", "before_history": "join"}
-    join |= {"join": draw(st.sampled_from(["left", "left", "inner"])), "grace": draw(_GRACES)}
-    return _config(draw, _named([*draw(st.lists(_STATELESS, max_size=1)), join, *draw(_steps())]))
+    join |= {"join": draw(st.sampled_from(["left", "left", "inner"])), **draw(waits)}
+    steps = draw(_steps())
+    at = draw(st.integers(0, len(steps)))
+    return [*steps[:at], join, *steps[at:]]
 
 
 def _named(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from tidegate.contracts.kind import Kind
 from tidegate.contracts.operator import Layout, OffsetColumns, Storage
+from tidegate.operators.keys import slot_of
 from tidegate.operators.stream_table_join import joiner
 from tidegate.operators.stream_table_join.config import StreamTableJoinConfig, StreamTableJoinRules
 from tidegate.operators.stream_table_join.state import LAYOUT, StreamTableJoinState, damage_of
@@ -25,10 +26,10 @@ class StreamTableJoin:
     layout: Layout = LAYOUT
     columns: tuple[pa.Field, ...] = (ARRIVED, VALID_FROM)
     offset_columns = OffsetColumns()
-    slot: tuple[str, ...] = ("key", "timestamp", "offset")
 
     def __init__(self, config: StreamTableJoinRules) -> None:
         self.config = config
+        self.slot: tuple[str, ...] = slot_of(config, "timestamp", "offset")
 
     def damage(self, storage: Storage) -> str | None:
         """Return what is damaged in a storage whose last batch was complete, or None. Trusts none of its contents."""

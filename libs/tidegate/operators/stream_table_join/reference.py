@@ -18,6 +18,10 @@ from tidegate.operators.testing.keys_reference import KeyAndWindow, Window, key_
 class Table(Protocol):
     """The table that the join looks up in."""
 
+    @property
+    def windowed(self) -> bool:
+        """Return True if windows are part of keys."""
+
     def get(self, key: bytes, as_of: int | None, window: Window) -> Row | None:
         """Return the record that is the key's version at `as_of`; None if there is none or it is a tombstone."""
 
@@ -113,8 +117,9 @@ class Reference:
         self._join(held.row, held.window)
 
     def _join(self, row: Row, window: Window, late: bool = False) -> None:
-        version = self.table.get(row.key, row.timestamp, window) if row.key is not None else None
-        expired = row.key is not None and self.table.has_expired(row.key, row.timestamp, window)
+        known = window if self.table.windowed else None
+        version = self.table.get(row.key, row.timestamp, known) if row.key is not None else None
+        expired = row.key is not None and self.table.has_expired(row.key, row.timestamp, known)
         cause = "expired" if expired else "late" if late else "matched" if version else "unmatched"
         if version or self.config.join == "left":
             self.emissions.append((row, window, version, cause))

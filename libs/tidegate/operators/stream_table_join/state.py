@@ -125,7 +125,7 @@ class StreamTableJoinState:
         run(lambda: kernel.absorb(self._shell.state, dated, limits, self._rules, outcome), self._make_room)
         return self._result(dated, outcome, own)
 
-    def advance(self, stream_time: int) -> StepResult:
+    def advance(self, stream_time: int, clock_ms: int = 0) -> StepResult:
         """Advance stream time to at least `stream_time`, and join what becomes due, except what waits for the table."""
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
@@ -274,8 +274,9 @@ class StreamTableJoinState:
             return self._keys.with_record_keys(tables.EMISSIONS.empty_table())
         if self._table is None:
             raise AssertionError("records were joined before a table was read")
-        versions, inner = self._table.versions, self._rules.inner
-        return tables.emissions(self._shell.state, batch, outcome, versions, self._keys, inner, self._joiner)
+        # rule: windows-looked-up-plain/lookup
+        table = tables.Table(self._table.versions, in_window=self._config.windowed and not self._table.windowed)
+        return tables.emissions(self._shell.state, batch, outcome, table, self._keys, self._rules.inner, self._joiner)
 
     def _settle(self, batch: FlatRecords, outcome: kernel.Outcome) -> None:
         """Store the payloads of held records, and drop those of the others. Build the batch's tables before."""

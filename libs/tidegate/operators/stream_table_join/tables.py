@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from tidegate.kernels.columns import binary_column, record_columns
 from tidegate.kernels.payloads import FlatRecords, Located, locate
 from tidegate.kernels.time_buffer import NOT_HELD
 from tidegate.kernels.version_chains import LookupScratch, Versions
+from tidegate.kernels.window_keys import BOUNDS_BYTES
 from tidegate.operators import result_tables
 from tidegate.operators.keys import Keys
 from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
@@ -30,6 +31,25 @@ UNDO = CHANGES.append(SLOT)
 
 Columns = TypeVar("Columns", Located, step.Found, LookupScratch)
 
+
+class Table(NamedTuple):
+    """The table that records are joined with. `in_window`: their keys have windows and those of the table have none."""
+
+    versions: Versions
+    in_window: bool
+
+    def keys_of(self, records: Located) -> Located:
+        """Return the records under the keys by which the table knows them: without the windows before these."""
+        if not self.in_window:
+            return records
+        start, length = records.key_start, records.key_length
+        has_key = length >= 0  # a start in the arena is a complement
+        return records._replace(
+            key_start=np.where(start >= 0, start + BOUNDS_BYTES, start - BOUNDS_BYTES),
+            key_length=np.where(has_key, length - BOUNDS_BYTES, length),
+        )
+
+
 MATCHED, UNMATCHED, LATE, EXPIRED = range(4)
 CAUSES = pa.array(["matched", "unmatched", "late", "expired"])
 
@@ -38,7 +58,7 @@ def emissions(
     state: step.State,
     batch: FlatRecords,
     outcome: step.Outcome,
-    versions: Versions,
+    table_read: Table,
     keys: Keys,
     inner: bool,
     joiner: Joiner | None,
@@ -48,7 +68,8 @@ def emissions(
     buffers = batch.data, state.payloads.arena.data
     records, found, scratch = _empty(Located, count), _empty(step.Found, count), _empty(LookupScratch, count)
     locate(state.payloads, batch, outcome.emitted[:count], records)
-    outcome.tally[step.EXPIRED] = step.look_up(versions, *buffers, records, scratch, found)
+    versions = table_read.versions
+    outcome.tally[step.EXPIRED] = step.look_up(versions, *buffers, table_read.keys_of(records), scratch, found)
     late, matched = outcome.late[:count], found.length != NULL_LENGTH
     if inner and not matched.all():
         outcome.emitted_after[: matched.sum()] = outcome.emitted_after[:count][matched]

@@ -145,7 +145,7 @@ class SuppressionState:
         )
         return self._result(batch, outcome, own, newest, stopped)
 
-    def advance(self, stream_time: int) -> StepResult:
+    def advance(self, stream_time: int, clock_ms: int = 0) -> StepResult:
         """Advance stream time to at least `stream_time`, and emit what becomes due with cause `idle`."""
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)
@@ -207,6 +207,13 @@ class SuppressionState:
             unaccepted=late_and_rejected.none_yet(records),
             tally=tally,
         )
+
+    def oldest(self) -> int:
+        """Return the earliest timestamp of what is held; MAX_TIMESTAMP if nothing is. It reads all that is held."""
+        state = self._shell.state
+        slots_in_use = state.time.heap[: state.time.numbers[time_buffer.HELD]]
+        held = slots_in_use[state.time.arrival[slots_in_use] >= 0]  # others are closed windows
+        return int(state.payloads.timestamp[held].min(initial=MAX_TIMESTAMP))
 
     def _in_buffer(self) -> tuple[int, int]:
         """Return the number of records held, without closed windows, and their bytes."""

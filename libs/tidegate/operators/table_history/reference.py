@@ -66,6 +66,11 @@ class Reference:
             found = max((time for time in history if time <= as_of), default=-1)
         return history[found] if found in history and history[found].value is not None else None
 
+    @property
+    def windowed(self) -> bool:
+        """Return True if windows are part of keys."""
+        return self.config.windowed
+
     def has_expired(self, key: bytes, as_of: int, window: Window = None) -> bool:
         """Return True if the version valid at `as_of` may have expired; the newest version never expires."""
         newest = max(self.versions.get((key, window), {}), default=NEVER)

@@ -138,6 +138,11 @@ class TableHistoryState:
         self._set_stream_time(self.stream_time)
 
     @property
+    def windowed(self) -> bool:
+        """Return whether windows are part of keys."""
+        return self._config.windowed
+
+    @property
     def versions(self) -> Versions:
         """Return the versions held now. Growth makes the result stale: fetch it again for each batch."""
         return self._shell.state.versions
@@ -175,7 +180,7 @@ class TableHistoryState:
         outcome = self._absorb(keyed.batch, keyed.missing, newest, self._outcome(len(records)))
         return self._result(keyed.batch, outcome, own, newest)
 
-    def advance(self, stream_time: int) -> StepResult:
+    def advance(self, stream_time: int, clock_ms: int = 0) -> StepResult:
         """Advance stream time to at least `stream_time`, and remove what expires by it. Nothing is emitted."""
         outcome = self._outcome(0)
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)

@@ -184,7 +184,7 @@ class Partition:
     def attempt(self, step: Step) -> StepResult:
         """Run the step without adding it to the trace, like an attempt at a batch before its commit."""
         if isinstance(step, Advance):
-            return self.state.advance(max(0, self.state.stream_time) + step.by_ms)
+            return self.state.advance(max(0, self.state.stream_time) + step.by_ms, self.clock_ms)
         if isinstance(step, Flush):
             return self.state.flush()
         if isinstance(step, Table):

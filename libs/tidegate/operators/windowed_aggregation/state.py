@@ -139,7 +139,7 @@ class WindowsState:
         )
         return self._result(batch, progress.outcome, stopped, newest)
 
-    def advance(self, stream_time: int) -> StepResult:
+    def advance(self, stream_time: int, clock_ms: int = 0) -> StepResult:
         """Advance T to at least `stream_time`; emit what becomes due with cause `idle`."""
         outcome = self._outcome()
         outcome.tally[kernel.STREAM_TIME] = advanced(self.stream_time, stream_time)

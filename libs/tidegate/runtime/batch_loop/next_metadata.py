@@ -185,6 +185,7 @@ def _partition_after(known: PartitionMeta, result: PartitionResult, commit: Comm
         advanced_clock=clock if result.action == "idle" else known.advanced_clock,
         floor=known.floor if result.floor is None else result.floor,
         needs=known.needs if result.needs is None else result.needs,
+        reader_time=result.reader_time,
     )
 
 

@@ -71,8 +71,8 @@ def open_table(
         config=config,
         log=log,
         topic=config.input,
-        lease=Renewal(reader=reader, log=log, grace=read.grace) if is_history else None,
-        gates=Gates(grace=read.grace, wait=read.wait) if read.grace else None,
+        lease=Renewal(reader=reader, log=log, read=read) if is_history else None,
+        gates=Gates(read=read) if read.grace else None,
     )
     return source.open(newest, clock_ms)
 

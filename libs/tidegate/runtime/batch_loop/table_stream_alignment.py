@@ -14,7 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionMeta
+from tidegate.contracts.config import TableRead
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.operator import measured
@@ -127,7 +128,7 @@ class Renewal:
 
     reader: str
     log: Lake
-    grace: int
+    read: TableRead
     _written: Lease | None = None
 
     def first(self, newest: BatchMeta, clock_ms: int) -> None:
@@ -148,7 +149,8 @@ class Renewal:
 
     def _needs(self, newest: BatchMeta) -> dict[int, int]:
         """Return per partition the earliest event time that held records, or those not yet late, may look up."""
-        due = {partition: known.stream_time - self.grace for partition, known in newest.partitions.items()}
+        times = {partition: self.read.time_of(known) for partition, known in newest.partitions.items()}
+        due = {partition: time - self.read.grace for partition, time in times.items()}
         held = {p: known.needs for p, known in newest.partitions.items() if known.needs is not None}
         return {partition: min(held.get(partition, time), time) for partition, time in due.items()}
 
@@ -156,11 +158,13 @@ class Renewal:
 class Released(NamedTuple):
     """What a batch of the reader released in a partition, and what still waits there.
 
-    `passed`: records up to this event time were released. `clock`: the clock of the batch.
+    `passed`: records up to this event time were released. `clock`: the clock of the batch. `arrived`: that of the
+    newest batch in which records may have reached the step that reads the table; -1: unknown.
     """
 
     passed: int
     clock: int
+    arrived: int
     waiting: int
     waiting_bytes: int
 
@@ -169,12 +173,11 @@ class Released(NamedTuple):
 class Gates:
     """The gates of a reader with a grace: up to which event time each partition may release its held records.
 
-    `wait`: the longest wait for the table, by the wall clock, ms; None: no limit. `ends`: the end offsets of the
-    table's topic, read after those of the stream and before the table is pinned.
+    `read`: how the reader reads the table. `ends`: the end offsets of the table's topic, read after those of the stream
+    and before the table is pinned.
     """
 
-    grace: int
-    wait: int | None
+    read: TableRead
     ends: Mapping[int, int] = field(default_factory=dict)
     _gates: defaultdict[int, Gate] = field(default_factory=lambda: defaultdict(Gate))
     _released: dict[int, Released] = field(default_factory=dict)
@@ -184,7 +187,7 @@ class Gates:
         self.ends = ends
         for partition, known in newest.partitions.items():
             if known.begun:
-                self._gates[partition].add_due(known.stream_time - self.grace, ends.get(partition, ALWAYS))
+                self._gates[partition].add_due(self._due(known), ends.get(partition, ALWAYS))
 
     def open_until(self, plan: PartitionPlan, read: int) -> int:
         """Return the event time up to which the partition may release records in this batch.
@@ -202,12 +205,13 @@ class Gates:
 
     def note_used(self, result: PartitionResult, open_until: int, clock_ms: int) -> None:
         """Note what a batch released, and what its records have made due."""
-        due = result.stream_time - self.grace
+        due = self._due(result)
         # rule: idle-due-waits/ends
         if result.action == "batch":
             self._gates[result.partition].add_due(due, self.ends.get(result.partition, ALWAYS))
         waiting = (measured(result.measures, f"waiting_{what}_now") for what in ("records", "bytes"))
-        self._released[result.partition] = Released(min(open_until, due), clock_ms, *waiting)
+        arrived = self._arrived(result, clock_ms)
+        self._released[result.partition] = Released(min(open_until, due), clock_ms, arrived, *waiting)
 
     def should_retry(self, newest: BatchMeta, partition: int, read: int, now_ms: int) -> bool:
         """Return whether to try waiting records again: the table has read on, or the longest wait is over.
@@ -219,8 +223,24 @@ class Gates:
             return True
         if used.waiting and self.passed(partition, read) > used.passed:
             return True
-        waited_until = max(newest.partitions[partition].active_clock, 0) + (ALWAYS if self.wait is None else self.wait)
+        arrived = max(newest.partitions[partition].active_clock, used.arrived, 0)
+        waited_until = arrived + (ALWAYS if self.read.wait is None else self.read.wait)
         return bool(used.waiting) and used.clock < waited_until <= now_ms
+
+    def _due(self, known: PartitionMeta | PartitionResult) -> int:
+        return self.read.time_of(known) - self.read.grace
+
+    def _arrived(self, result: PartitionResult, clock_ms: int) -> int:
+        """Return the clock of the newest batch in which a step before the reading one may have passed records on.
+
+        They may arrive without new input: by an idle advance, or under other rules. Those of a batch before the start
+        count as arrived in the first one.
+        """
+        if self.read.step is None:
+            return -1
+        before = self._released.get(result.partition)
+        came = result.ledger.get(self.read.step, Counts()).records_in
+        return clock_ms if before is None or came else before.arrived
 
     def waiting(self) -> list[int]:
         """Return the partitions with due records that wait only for the table."""

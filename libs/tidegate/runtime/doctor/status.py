@@ -138,7 +138,7 @@ def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, 
     if log is None or table is None:
         return {"name": read.table, "read": pin and pin.version, "version": None}
     behind = {
-        partition: max(0, known.stream_time - table.partitions[partition].stream_time)
+        partition: max(0, read.time_of(known) - table.partitions[partition].stream_time)
         for partition, known in newest.partitions.items()
         if known.begun and partition in table.partitions  # one of the two may have been rescaled before the other
     }

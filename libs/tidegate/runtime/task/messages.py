@@ -135,6 +135,7 @@ class PartitionResult:
     stopped_by: str = ""
     floor: int | None = None
     needs: int | None = None
+    reader_time: int | None = None
     recovery: RecoveryPlan | None = None
     replica: RecoveryPlan | None = None
     epoch: int = -1

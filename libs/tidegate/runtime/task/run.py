@@ -284,6 +284,7 @@ def _result(changed: _Changed, opened: Opened | None) -> PartitionResult:
         stopped_by=step.stopped_by,
         floor=step.floor,
         needs=step.needs,
+        reader_time=step.reader_time,
         recovery=changed.recovery,
         epoch=changed.epoch,
         replica=changed.replica,
@@ -362,7 +363,7 @@ def _refuse_retries() -> None:
 def _act(attempt: Attempt, plan: PartitionPlan, state: OperatorState, records: Records) -> StepResult:
     if plan.action == "idle":
         reach("during_idle_advance")
-        return state.advance(plan.advance_to)
+        return state.advance(plan.advance_to, attempt.clock)
     if plan.action == "flush":
         return state.flush()
     return state.step(records, attempt.clock)

@@ -25,7 +25,7 @@ OPERATORS: dict[str, dict[str, Any]] = {
 READERS = frozenset(
     name for name, options in OPERATORS.items() if any("table" in each for each in (options, *options.get("steps", ())))
 )
-"""That join, and the pipelines that begin with one of the same table and grace."""
+"""That join, and the pipelines with one of the same table and grace."""
 [_TABLE_KIND] = kinds_where("is_table")
 TABLE = TABLE_INPUT = str(OPERATORS[JOINED]["table"])
 TABLE_OPTIONS = {"kind": _TABLE_KIND} | test_part(_TABLE_KIND, "simulation").TABLE_OF_JOIN

@@ -32,6 +32,12 @@ class Shape:
         self.read = frozenset(name for name, readers in self._readers.items() if readers)
         self.emitting = frozenset(step.name for step in steps if step.kept or not self._readers[step.name])
 
+    def operators_before(self, name: str) -> frozenset[str]:
+        """Return the names of the steps that hold state and stand before the step of that name."""
+        read = [each for each in self._reads[name] if each != INPUT]
+        before = [self.operators_before(each) | ({each} & self._operators) for each in read]
+        return frozenset[str]().union(*before)
+
     def untaken(self, refused: Mapping[str, set[int]], flows: Mapping[str, Flow]) -> set[int]:
         """Return the refused records of the input that no branch takes: each branch refuses or drops them.
 

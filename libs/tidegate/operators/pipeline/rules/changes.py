@@ -20,6 +20,7 @@ _NOT_AT_THE_END = (
     "a new step that holds state goes behind all others: those behind it would hold rows that it has not seen"
 )
 _READS_A_TABLE = "the log's batches have read its table, and later ones would not"
+_READ_NO_TABLE = "it would read a table, and the log's batches have read none"
 _KNOWN_OF_FIRST = "only of the first step it is recorded since when closed windows are known"
 _OTHER_NUMBERS = (
     "behind flat_map rows are numbered by arrival, otherwise by their offsets, and the state has such numbers"
@@ -73,6 +74,8 @@ def changes_of_steps(before: Chain, after: Chain, held: Held, known: int) -> Ite
     for at, name in enumerate(after.stateful):
         if name not in before.stateful:
             refused = None if set(list(after.stateful)[at:]).isdisjoint(common) else _NOT_AT_THE_END
+            if after.stateful[name].rules.reads() is not None:
+                refused = _READ_NO_TABLE
             yield PartChange(f"steps.{name}", None, _written(after.stateful[name]), refused, _STARTS_EMPTY)
     yield from _stateless(before, after, common)
 

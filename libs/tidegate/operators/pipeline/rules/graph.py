@@ -82,6 +82,16 @@ class Graph:
         number = {at: count for count, at in enumerate(made)} | {_INPUT_AT: _INPUT_AT}
         return [(as_computed(self._steps[at]), tuple(number[read] for read in self._reads[at])) for at in made]
 
+    def stateful_before(self, name: str) -> set[str]:
+        """Return the names of the steps that hold state and stand before the step of that name."""
+        before, found = list(self._reads[self._names[name]]), set[str]()
+        while before:
+            at = before.pop()
+            step = None if at == _INPUT_AT else self._steps[at]
+            found |= {step.name} if isinstance(step, Stateful) else set()
+            before += [] if at == _INPUT_AT else self._reads[at]
+        return found
+
     def last(self) -> str:
         """Return the name of the node that a step behind the last one would read."""
         return self._node(self._behind(len(self._steps)))

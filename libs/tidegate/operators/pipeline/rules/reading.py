@@ -160,12 +160,14 @@ class Reading:
         own = {name: raw[name] for name in ("name", "from", "keep") if name in raw}
         step = Stateful.model_validate({**own, "rules": rules, "emits": emits})
         _check_emits(rules, emits)
-        if rules.reads() is not None and not is_first:
-            raise InvalidValue(
-                "a table is waited for with the time of the first step that holds state",
-                "put the join before it, or write the join as an operator of its own",
-            )
+        if rules.reads() is not None:
+            self._check_is_only_reader()
         return step, None if place is None else place.behind(rules, emits)
+
+    def _check_is_only_reader(self) -> None:
+        # rule: one-table
+        if any(isinstance(step, Stateful) and step.rules.reads() is not None for step in self.steps):
+            raise InvalidValue("another step reads a table already", "write the join as an operator of its own")
 
     def _inferred(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that the steps before determine for a step of that kind.

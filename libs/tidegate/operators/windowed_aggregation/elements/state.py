@@ -142,7 +142,7 @@ class ElementsState:
         )
         return self._result(batch, progress, stopped, newest)
 
-    def advance(self, stream_time: int) -> StepResult:
+    def advance(self, stream_time: int, clock_ms: int = 0) -> StepResult:
         """Advance T to at least `stream_time`; emit what becomes due with cause `idle`."""
         progress = _Batch(None, self._outcome())
         progress.outcome.tally[common.STREAM_TIME] = advanced(self.stream_time, stream_time)

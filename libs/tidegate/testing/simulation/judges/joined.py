@@ -78,7 +78,7 @@ class TableOracle(Oracle):
 
 
 class ReaderOracle(Oracle):
-    """The oracle of an operator that reads the table: a pipeline that begins with a join."""
+    """The oracle of an operator that reads the table: a pipeline with a join."""
 
     table: TableOracle
 

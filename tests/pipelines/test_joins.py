@@ -1,0 +1,139 @@
+"""Joins behind other steps that hold state: their keys, their time, and the versions that their table keeps."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.pipelines.test_rules import COUNTS, pipeline, problems, refused
+from tidegate.contracts.config import TableFacts, TableRead
+from tidegate.contracts.event_time import NEVER
+from tidegate.contracts.operator import OperatorState
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.kernels.record_format.record_headers import encode_headers
+from tidegate.operators.pipeline.building import pipeline_of
+from tidegate.operators.pipeline.config import PipelineConfig
+from tidegate.operators.table_history.config import TableHistoryConfig
+from tidegate.operators.testing.laws import Table
+
+pytestmark = pytest.mark.fast
+
+HOUR, MINUTE = 3_600_000, 60_000
+JOIN = {"name": "joined", "kind": "stream_table_join", "table": "limits", "join": "left", "grace": "3ms"}
+SLOW = {"name": "slow", "kind": "suppression", "until": {"time_limit": "4ms"}}
+FEW = {"name": "few", "kind": "suppression", "buffer": {"max_keys": 2, "when_full": "emit"}}
+
+
+def table(*rows: tuple[bytes, bytes, int]) -> OperatorState:
+    """The table of these keys and values, each valid from its time on."""
+    config = TableHistoryConfig.model_validate({"input": "limits", "history_retention": "30d"})
+    return Table(config, tuple(Row(*row, at) for at, row in enumerate(rows))).state(0)
+
+
+def opened(config: PipelineConfig) -> Any:
+    """A partition of the pipeline."""
+    operator = pipeline_of(config)
+    return operator.open(MemoryStorage(operator.layout))
+
+
+def records(*rows: tuple[bytes, int]) -> Records:
+    return Records.from_rows([Row(key, b"v", time, at) for at, (key, time) in enumerate(rows)])
+
+
+def test_a_second_join_is_refused() -> None:
+    found = problems(JOIN, SLOW, {**JOIN, "name": "again"})
+    assert found == {"steps.2": "another step reads a table already"}
+
+
+def test_the_step_is_named_that_reads_a_table_behind_others() -> None:
+    assert pipeline(JOIN, SLOW).reads() == TableRead("limits", 3, None)
+    assert pipeline({"filter": "timestamp > 0"}, JOIN).reads() == TableRead("limits", 3, None)
+    assert pipeline(SLOW, {"filter": "timestamp > 0"}, JOIN).reads() == TableRead("limits", 3, None, "joined")
+    branch = {**JOIN, "from": "input"}
+    assert pipeline({**SLOW, "keep": True}, branch).reads() == TableRead("limits", 3, None)
+
+
+def test_results_of_windows_are_joined_by_the_plain_key_and_keep_their_windows() -> None:
+    config = pipeline({**COUNTS, "emit": "final"}, JOIN)
+    assert list(config.table_conflicts(TableFacts(30 * HOUR))) == []
+    state = opened(config)
+    state.read_table(table((b"a", b"2", 0), (b"a", b"7", HOUR)))
+    found = state.step(records((b"a", 5), (b"a", 6), (b"a", HOUR + 7), (b"b", 9 * HOUR)), 0).emissions.to_pylist()
+    assert [(row["key"], row["window_start"], json.loads(row["value"])) for row in found] == [
+        (b"a", 0, {"stream": 2, "table": 2}),
+        (b"a", HOUR, {"stream": 1, "table": 7}),
+    ]
+
+
+def test_what_a_join_behind_windows_holds_is_in_the_log_with_its_windows() -> None:
+    config = pipeline({**COUNTS, "emit": "final"}, {**JOIN, "grace": "5h"})
+    state, rebuilt = opened(config), opened(config)
+    state.read_table(table((b"a", b"2", 0)))
+    rebuilt.read_table(table((b"a", b"2", 0)))
+    result = state.step(records((b"a", 5), (b"b", 2 * HOUR)), 0)
+    assert [row["window_end"] for row in held(result.changes, "joined")] == [HOUR]
+    rebuilt.restore(result.changes, result.stream_time)
+    assert rebuilt.snapshot() == state.snapshot()
+
+
+def test_what_a_join_of_windowed_input_holds_is_in_the_log_with_its_windows() -> None:
+    config = pipeline({**JOIN, "grace": "5h"}, SLOW, windows="headers")
+    state, rebuilt = opened(config), opened(config)
+    windows = encode_headers([(b"tidegate-window-start", b"0"), (b"tidegate-window-end", b"10")])
+    result = state.step(Records.from_rows([Row(b"a", b"v", 5, 0, windows)]), 0)
+    [row] = held(result.changes, "joined")
+    assert (row["window_start"], row["window_end"]) == (0, 10)
+    rebuilt.restore(result.changes, result.stream_time)
+    assert rebuilt.snapshot() == state.snapshot()
+
+
+def held(changes: pa.Table, step: str) -> list[dict[str, Any]]:
+    return [row for row in changes.to_pylist() if row["step"] == step]
+
+
+def test_the_time_of_the_step_that_reads_the_table_is_its_own() -> None:
+    #   slow     T   5    30        holds a5 until 9
+    #   joined   T        26        T 30 less the limit
+    state = opened(pipeline(SLOW, JOIN))
+    state.read_table(table(), NEVER)
+    result = state.step(records((b"a", 5), (b"b", 30)), 0)
+    assert (result.stream_time, result.reader_time) == (30, 26)
+    assert opened(pipeline(SLOW)).step(records((b"a", 5)), 0).reader_time is None
+
+
+def test_the_table_keeps_versions_for_what_steps_before_the_join_hold() -> None:
+    #   few      a50 b60 c70 b10    c is one too many: a50 leaves; c70 is held, and b10 in the place of b60
+    #   joined   T 50, grace 3
+    state = opened(pipeline(FEW, JOIN))
+    state.read_table(table(), NEVER)
+    result = state.step(records((b"a", 50), (b"b", 60), (b"c", 70), (b"b", 10)), 0)
+    assert (result.reader_time, result.needs) == (50, 10)
+
+
+def test_the_table_keeps_versions_for_what_a_step_may_still_accept() -> None:
+    #   per_hour   T 70 min: the hour from 0:00 on closes; what began later is still to come
+    #   joined     T 59 min, grace 3 ms
+    state = opened(pipeline({**COUNTS, "emit": "final"}, JOIN))
+    state.read_table(table())
+    result = state.step(records((b"a", 59 * MINUTE), (b"b", 70 * MINUTE)), 0)
+    assert (result.reader_time, result.needs) == (59 * MINUTE, 0)
+
+
+def test_rows_that_reach_a_join_in_an_idle_advance_wait_from_the_clock_of_that_batch_on() -> None:
+    #   slow     a5, then an advance to 30 at clock 1,000: a5 reaches the join, and the table is behind
+    state = opened(pipeline(SLOW, {**JOIN, "wait_for_table": "100ms"}))
+    state.read_table(table(), NEVER)
+    state.step(records((b"a", 5)), 900)
+    assert state.advance(30, 1_000).counts.held == 1
+    assert state.step(Records.from_rows([]), 1_099).emissions.num_rows == 0
+    assert state.step(Records.from_rows([]), 1_100).emissions.num_rows == 1
+
+
+def test_a_step_that_reads_a_table_does_not_come_to_a_pipeline_that_holds_records() -> None:
+    assert refused(pipeline(SLOW), pipeline(SLOW, JOIN)) == [
+        "it would read a table, and the log's batches have read none"
+    ]
