@@ -19,7 +19,7 @@ from tests.hypothesis_profile import WHOLE
 from tests.lakes import entry_path
 from tests.state.logs import HOUR_MS, OPERATOR, a_file, clock_of, commit_rows, meta, new_log, reopened, rows
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.errors import EngineError, Fenced, StateError, Unavailable
+from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import read_files
@@ -549,6 +549,14 @@ def test_a_file_that_may_still_be_committed_is_never_swept(log: OperatorLog) -> 
     running = orphan(log, 10**6)
     sweep_often(log, now_ms(log))
     assert running.exists()
+
+
+def test_the_sweep_of_a_superseded_driver_ends_where_a_later_one_has_cleaned_up(log: OperatorLog) -> None:
+    for batch in range(6):
+        commit_rows(log, batch, {("state", 0): changes("a=1")})
+    log.lake.delete([found.key for found in log.lake.list_after(DELTA_LOG)])
+    with pytest.raises(StartOver, match="another driver"):
+        orphans.sweep(log, oldest=log.version, clock_ms=now_ms(log))
 
 
 def test_each_sweep_checks_a_bounded_number_of_files_and_all_are_found_eventually(

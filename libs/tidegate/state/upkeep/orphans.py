@@ -16,6 +16,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.errors import StartOver
 from tidegate.contracts.log_schema import is_partitioned
 from tidegate.state.delta_log.attempt_files import NAME, delete_files, folders_of
 from tidegate.state.delta_log.delta_snapshot import load
@@ -135,11 +136,15 @@ def _candidates(log: OperatorLog, folder: str, newest_batch: int, start: str = "
 def _first_readable(log: OperatorLog, oldest: int) -> int:
     """Return the oldest version that can be read.
 
-    After an unfinished clean-up, that is the first version with a checkpoint; those before it cannot be read.
+    After an unfinished clean-up, that is the first version with a checkpoint; those before it cannot be read. Raise
+    StartOver if there is none: a later driver has cleaned up, because the handle's driver was superseded.
     """
     if oldest == 0:
         return 0
-    return next(at for at in range(oldest, log.version + 1) if log.lake.etag(checkpoint_key(at)))
+    for at in range(oldest, log.version + 1):
+        if log.lake.etag(checkpoint_key(at)):
+            return at
+    raise StartOver("another driver has removed the versions that this one knew", value=log.version)
 
 
 def _never_committed(log: OperatorLog, first: int, files: Sequence[_Candidate]) -> list[_Candidate]:
