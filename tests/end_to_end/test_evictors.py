@@ -40,14 +40,15 @@ def evicting(world):
 
 
 @pytest.mark.parametrize(
-    "evictor",
+    "operator",
     [
-        {"count": 2, "when": "after"},
-        {"function": {"before": f"{FUNCTIONS}:older_half", "after": f"{FUNCTIONS}:multiple_of_3"}},
+        {"evictor": {"count": 2, "when": "after"}},
+        {"evictor": {"function": {"before": f"{FUNCTIONS}:older_half", "after": f"{FUNCTIONS}:multiple_of_3"}}},
+        {"evictor": {"count": 5}, "window": {"session": "1s", "grace": "20s"}},
     ],
 )
-def test_evictions_outlast_restarts_compactions_and_a_deleted_state(evicting, broker, evictor):
-    here, rng = evicting(evictor=evictor), random.Random(5)
+def test_evictions_outlast_restarts_compactions_and_a_deleted_state(evicting, broker, operator):
+    here, rng = evicting(**operator), random.Random(5)
     made = [
         (0, b"k%d" % rng.randrange(5), b"%d" % rng.randrange(100), max(0, at * 100 - rng.randrange(15_000)))
         for at in range(1_000)
@@ -63,7 +64,8 @@ def test_evictions_outlast_restarts_compactions_and_a_deleted_state(evicting, br
     expected = [emission for _, key, value, at in made for emission in each_sequentially.pipe(key, value, at)]
     assert len(expected) > 300
     assert results(broker, here.output) == [
-        (each.key.decode(), each.window_start, each.window_end, json.loads(each.value), each.cause) for each in expected
+        (each.key.decode(), each.window_start, each.window_end, each.value and json.loads(each.value), each.cause)
+        for each in expected
     ]
 
 
@@ -94,6 +96,26 @@ def test_windows_show_their_last_result_and_the_elements_that_are_left(evicting,
     main(["windows", str(file), "updates", "--json"], standalone_mode=False)
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["value"] and line["value"]["count"] for line in lines] == [3, None]
+
+
+@pytest.mark.spark_reads
+def test_the_elements_of_a_session_are_shown_with_its_bounds(evicting):
+    """the gap is 2 s: 1 and 5 are apart until 3 comes; 17 closes their session, but not that of 9 and 10"""
+    here = evicting(window={"session": "2s", "grace": "8s"}, evictor={"count": 10}, emit="final", retention="1h")
+    here.feed([(0, b"a", b"%d" % at, at * 1_000) for at in (1, 5, 3, 9, 10)])
+    here.run()
+    here.feed([(0, b"a", b"17", 17_000)])
+    here.run()
+    register_views(here.spark, here.application)
+    shown = here.spark.sql(
+        "SELECT unix_millis(window_start), unix_millis(window_end), CAST(value AS STRING) "
+        "FROM updates_elements ORDER BY offset"
+    ).collect()
+    assert [tuple(row) for row in shown] == [
+        (9_000, 10_000, "9"),
+        (9_000, 10_000, "10"),
+        (17_000, 17_000, "17"),
+    ]
 
 
 def test_an_invalid_function_result_stops_the_operator_and_names_the_function(evicting):

@@ -24,7 +24,6 @@ GOOD = {
     "emit": "on_time",
 }
 AFTER = {"when": "after"}
-SESSION = {"session": "5ms", "grace": 0}
 CALLS: list[tuple[Any, ...]] = []
 
 
@@ -75,9 +74,6 @@ def no_values(values: pa.Array, timestamps: Any, element_offsets: Any, *_: Any) 
         ({"evictor": {"delta": {"threshold": float("nan"), "distance": True}}}, "finite"),
         ({"evictor": {"function": "no_module"}}, "module:function"),
         ({"evictor": {"function": {"before": "a:b", "after": "c:d"}, "when": "after"}}, "when each function runs"),
-        ({"evictor": {"count": 1}, "window": SESSION}, "sessions do not keep"),
-        ({"aggregate": {"first": True}, "window": SESSION}, "sessions do not keep"),
-        ({"aggregate": {"count": True}, "emit": None, "every": 2, "window": SESSION}, "sessions do not keep"),
         ({"aggregate": {"function": "a:b", "count": True}}, "computes the whole value"),
         ({"every": 2}, "remove emit"),
         ({"emit": None}, "every: 100"),

@@ -10,7 +10,7 @@ from typing import Any, cast
 from tidegate.contracts.records import Row
 from tidegate.operators.testing.cases import Case, columns, late_rows, play, rejected_rows
 from tidegate.operators.testing.laws import Event, Trace
-from tidegate.operators.windowed_aggregation.config import Entry, WindowedAggregationConfig
+from tidegate.operators.windowed_aggregation.config import Entry, Session, WindowedAggregationConfig
 from tidegate.operators.windowed_aggregation.elements.reference import Reference as ElementsReference
 from tidegate.operators.windowed_aggregation.elements.reference import Window as ElementsWindow
 from tidegate.operators.windowed_aggregation.reference import Reference as WindowReference
@@ -107,7 +107,7 @@ def elements_reference(config: WindowedAggregationConfig, history: Sequence[Even
         marks=notes.passed.marks,
         held=[
             *({"op": "put"} | _window_row(window) | _window_of_elements(window) for window in held),
-            *({"op": "put"} | _element(window, cast(Row, row)) for window in held for row in window.numbers),
+            *({"op": "put"} | _element(config, window, cast(Row, row)) for window in held for row in window.numbers),
         ],
         held_bytes=sum(map(reference.size, held)),
         stopped_at=reference.stopped_at,
@@ -124,8 +124,10 @@ def _window_of_elements(window: ElementsWindow) -> dict[str, Any]:
     return {"arrival": -1, "opened": window.arrival, "since": window.since, "phase": phase}
 
 
-def _element(window: ElementsWindow, row: Row) -> dict[str, Any]:
-    bounds = {"window_start": window.start, "window_end": window.end}
+def _element(config: WindowedAggregationConfig, window: ElementsWindow, row: Row) -> dict[str, Any]:
+    of_session = isinstance(config.window, Session)
+    start, end = (row.timestamp, row.timestamp) if of_session else (window.start, window.end)
+    bounds = {"window_start": start, "window_end": end}
     nothing = {"opened": None, "since": None, "phase": None}
     return columns(row._replace(headers=b"")) | bounds | {"arrival": row.offset} | nothing
 

@@ -25,7 +25,8 @@ from tidegate.kernels.version_chains import ENTRY
 from tidegate.kernels.windows import Windows
 from tidegate.operators.windowed_aggregation.aggregates import Plan, width
 from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, OPEN, OPEN_BYTES, HasWindows
-from tidegate.operators.windowed_aggregation.step import CLOSED_OFFSET, State, checksum_of, size_of
+from tidegate.operators.windowed_aggregation.sessions import CLOSED_OFFSET
+from tidegate.operators.windowed_aggregation.step import State, checksum_of, size_of
 from tidegate.operators.windowed_aggregation.window_times import (
     CLOSED,
     SESSION,

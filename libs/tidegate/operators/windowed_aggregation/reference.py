@@ -135,11 +135,20 @@ class Reference:
         if end < late_until or (closed_early and not near):
             return []
         old = next((w for w in near if (w.start, w.end) == (start, end)), None)
-        for window in near if start < end else []:
+        for window in near if start < end or not self._tells_at_once(near, end) else []:
             if window.phase == "emitted":
                 self._tell(window, "merged")
         self.windows = [window for window in self.windows if window is old or window not in near]
-        return [old or self._open(row, start, end, [numbers for window in near for numbers in window.numbers])]
+        return [old or self._merged(near, row, start, end)]
+
+    def _merged(self, near: list[Window], row: Row, start: int, end: int) -> Window:
+        return self._open(row, start, end, [numbers for window in near for numbers in window.numbers])
+
+    def _tells_at_once(self, _near: list[Window], end: int) -> bool:
+        """Return whether the next result of a session with that end follows at once."""
+        assert isinstance(self.config.window, Session)
+        ended = end + self.config.window.session < self.stream_time
+        return self.config.emit == "updates" or (self.config.emit == "on_time" and ended)
 
     def _too_long(self, window: Window) -> bool:
         longest = getattr(self.config.window, "max_length", None)
@@ -180,7 +189,7 @@ class Reference:
 
     def _expires_next(self, window: Window) -> bool:
         if isinstance(self.config.window, Session) and self.config.emit != "final":
-            return window.phase == "emitted"
+            return window.phase == "emitted" or self.config.emit is None
         return window.phase == "closed"
 
     def _next(self, window: Window) -> float:

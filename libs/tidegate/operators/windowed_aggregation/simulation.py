@@ -8,6 +8,7 @@ _COUNT = {"aggregate": {"count": True}, "emit": "final"}
 SIMULATED: dict[str, dict[str, Any]] = {
     "final counts": _COUNT | {"window": {"tumbling": "8ms", "grace": "5ms"}, "dead_letters": "refused"},
     "sessions": _COUNT | {"window": {"session": "4ms", "grace": "5ms"}},
+    "elements of sessions": _COUNT | {"window": {"session": "4ms", "grace": "5ms"}, "evictor": {"count": 2}},
     "evicted elements": _COUNT
     | {"window": {"hopping": "8ms", "advance": "4ms", "grace": "5ms"}, "evictor": {"count": 2}},
 }

@@ -4,10 +4,7 @@ Windows are ordered by the stream time at which their next event is due: first t
 closing, then the expiry. A removed window keeps its slot until the batch's tables are made, which show its key and its
 bounds. Until then it is a ghost, which is in no chain. Every window that a batch touches is listed once.
 
-A key's chain has its windows by start. Closed sessions stand in it at `CLOSED_OFFSET` + end instead, so that open
-sessions, which alone take records, follow behind all closed ones. Open sessions are more than a gap apart. Closed
-sessions are ordered by end because they may overlap: a record that touches both a closed and an open session is in the
-open one.
+A key's chain has its windows by start; `sessions` says where closed sessions stand in it.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ from typing import Any, NamedTuple
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels import payloads, time_buffer, touched, version_chains
-from tidegate.kernels import windows as kernel
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.hash_index import mix
 from tidegate.kernels.payloads import FlatRecords
@@ -26,7 +22,7 @@ from tidegate.kernels.version_chains import NONE
 from tidegate.kernels.windows import DONE, Windows
 from tidegate.operators import late_and_rejected
 from tidegate.operators.late_and_rejected import ACCEPTED, LATE, TIME_ONLY, Unaccepted
-from tidegate.operators.windowed_aggregation import aggregates, bookkeeping
+from tidegate.operators.windowed_aggregation import aggregates, bookkeeping, sessions
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words
 from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, OPEN, OPEN_BYTES
 from tidegate.operators.windowed_aggregation.window_times import (
@@ -68,9 +64,6 @@ STOP = 64
 """Added to the signal of a kernel, to tell it from the codes of late and rejected records."""
 
 NEXT_RECORD = -1
-CLOSED_OFFSET = -(2**63)
-"""Closed sessions stand in their key's chain at their end plus this: below 0, so before all open ones."""
-
 WINDOW_BYTES = 16
 """Bytes that count for a window beside its key and its words: its bounds."""
 
@@ -188,7 +181,7 @@ def _verdict(
         return code
     stream_time = max(outcome.tally[STREAM_TIME], batch.timestamp[row])
     if rules.kind == SESSION:
-        taking, fresh, emissions = _effects_on_session(state, batch, row, key, stream_time, rules)
+        taking, fresh, emissions = sessions.effects(state, batch.timestamp[row], key, stream_time, rules)
     else:
         taking, fresh = bookkeeping.effects_on_spans(state, batch.timestamp[row], key, stream_time, rules)
         emissions = 2 * taking
@@ -198,7 +191,7 @@ def _verdict(
     if outcome.tally[EMITTED_COUNT] + emissions + state.windows.order.numbers[HELD] > len(outcome.slot):
         outcome.tally[NEEDED] = emissions
         return NEEDS_EMISSIONS + STOP
-    if rules.stop_length != MAX and _length(state, batch, row, key, rules) > rules.stop_length:
+    if rules.stop_length != MAX and sessions.length(state, batch.timestamp[row], key, rules) > rules.stop_length:
         return FULL_LENGTH + STOP
     full = _full(state, batch, row, fresh, stream_time, rules, plan)
     return ACCEPTED if full == DONE else full + STOP
@@ -282,15 +275,15 @@ def _add_to_session(
 ) -> Any:
     """Merge the row's record and all sessions that touch it into one; return DONE or what lacks room."""
     timestamp = batch.timestamp[row]
-    first, last = _touching(state, key, timestamp, rules)
-    start = _merged_start(state, key, first, last, timestamp)
-    end = _merged_end(state, key, first, last, timestamp)
+    first, last = sessions.touching(state, key, timestamp, rules)
+    start = sessions.merged_start(state, key, first, last, timestamp)
+    end = sessions.merged_end(state, key, first, last, timestamp)
     stays = last - first == 1 and _has_bounds(state, key, first, start, end)
     if not stays:
         lacking = bookkeeping.missing_room(state, batch, row, key, first, outcome.tally, NEEDED)
         if lacking != DONE:
             return lacking
-    if start != end or not stays:
+    if start != end or not sessions.emits_at_once(end, outcome.tally[STREAM_TIME], rules):
         _retract(state, key, first, last, plan, outcome)
     if stays:
         slot = version_chains.version_at(state.windows.versions, key, first)
@@ -300,76 +293,6 @@ def _add_to_session(
             _absorb_session(state, slot, wide(state.windows.key[slot]), first + 1, rules, plan, outcome)
     _take(state, slot, numbers, row, batch.offset[row], end, rules, plan, outcome)
     return DONE
-
-
-@inlined
-def _touching(state: State, key: int, timestamp: int, rules: Rules) -> Any:
-    """Return the entries [first, last) of the key's chain that are open sessions and touch the timestamp."""
-    if key == NONE:
-        return wide(0), wide(0)
-    versions = state.windows.versions
-    last = version_chains.entries_until(versions, key, timestamp + rules.size)
-    first = last
-    while first > 0 and version_chains.time_at(versions, key, first - 1) >= 0:
-        if state.end[version_chains.version_at(versions, key, first - 1)] < timestamp - rules.size:
-            break
-        first -= 1
-    return first, last
-
-
-@inlined
-def _merged_start(state: State, key: int, first: int, last: int, timestamp: int) -> Any:
-    if first == last:
-        return timestamp
-    return min(timestamp, version_chains.time_at(state.windows.versions, key, first))
-
-
-@inlined
-def _merged_end(state: State, key: int, first: int, last: int, timestamp: int) -> Any:
-    if first == last:
-        return timestamp
-    return max(timestamp, state.end[version_chains.version_at(state.windows.versions, key, last - 1)])
-
-
-@inlined
-def _effects_on_session(state: State, batch: FlatRecords, row: int, key: int, stream_time: int, rules: Rules) -> Any:
-    """Return whether a session takes the row's record, and what that changes at most.
-
-    These are the change in the number of open sessions, and an upper bound on the number of emissions.
-    """
-    timestamp = batch.timestamp[row]
-    first, last = _touching(state, key, timestamp, rules)
-    end = _merged_end(state, key, first, last, timestamp)
-    late_until = stream_time - rules.grace - rules.size
-    # rule: flushed-session-closed
-    taking = end >= late_until and (first < last or not _touches_closed(state, key, timestamp, late_until, rules))
-    return taking, 1 - (last - first), last - first + 2
-
-
-@inlined
-def _length(state: State, batch: FlatRecords, row: int, key: int, rules: Rules) -> Any:
-    """Return the length of the session with the row's record."""
-    timestamp = batch.timestamp[row]
-    first, last = _touching(state, key, timestamp, rules)
-    return _merged_end(state, key, first, last, timestamp) - _merged_start(state, key, first, last, timestamp)
-
-
-@inlined
-def _touches_closed(state: State, key: int, timestamp: int, late_until: int, rules: Rules) -> bool:
-    """Return True if a session of the key that touches the timestamp is closed, although its grace has not passed.
-
-    A flush or a shorter grace closed it. Any other closed session ends before `late_until`, where the search ends.
-    """
-    if key == NONE:
-        return False
-    versions = state.windows.versions
-    since = max(late_until, timestamp - rules.size)
-    at = version_chains.entries_until(versions, key, wide(-1)) - 1
-    while at >= 0 and version_chains.time_at(versions, key, at) - CLOSED_OFFSET >= since:
-        if state.start[version_chains.version_at(versions, key, at)] <= timestamp + rules.size:
-            return True
-        at -= 1
-    return False
 
 
 @inlined
@@ -457,10 +380,7 @@ def close(state: State, slot: int, rules: Rules) -> None:
     state.windows.phase[slot] = CLOSED
     bookkeeping.count_closed(state, slot)
     if rules.kind == SESSION:
-        place = state.end[slot] + CLOSED_OFFSET
-        versions, key = state.windows.versions, wide(state.windows.key[slot])
-        before = version_chains.entries_until(versions, key, place)
-        version_chains.move(versions, key, kernel.index_of(state.windows, slot, state.start[slot]), before, place)
+        sessions.move_to_closed(state, slot)
     bookkeeping.reschedule(state, slot, rules)
 
 
@@ -513,10 +433,7 @@ def _emit(state: State, slot: int, cause: int, plan: Plan, outcome: Outcome) -> 
 @inlined
 def _remove(state: State, slot: int, rules: Rules, plan: Plan, outcome: Outcome) -> None:
     """Take the window out of its chain and of the order; it becomes a ghost."""
-    chained_at = state.start[slot]
-    if state.windows.phase[slot] == CLOSED and rules.kind == SESSION:
-        chained_at = state.end[slot] + CLOSED_OFFSET
-    if bookkeeping.remove(state, slot, chained_at):
+    if bookkeeping.remove(state, slot, sessions.place_of(state, slot, rules)):
         _record_before(state, slot, plan, outcome)
 
 
@@ -582,7 +499,7 @@ def replay(state: State, batch: FlatRecords, changes: Changes, rules: Rules, pla
     """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or what lacks room before that row."""
     for row in range(outcome.tally[NEXT_ROW], len(batch.offset)):
         outcome.tally[NEXT_ROW] = row
-        slot = _find_window(state, batch, row, changes.start[row], changes.end[row], rules)
+        slot = sessions.find(state, batch, row, changes.start[row], changes.end[row])
         if slot != NONE:
             _remove(state, slot, rules, plan, outcome)
             bookkeeping.free(state, slot)
@@ -596,23 +513,6 @@ def replay(state: State, batch: FlatRecords, changes: Changes, rules: Rules, pla
 
 
 @inlined
-def _find_window(state: State, batch: FlatRecords, row: int, start: int, end: int, rules: Rules) -> Any:
-    """Return the slot of the row's key with those bounds, open or closed; NONE if there is none."""
-    versions = state.windows.versions
-    key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
-    if key == NONE:
-        return NONE
-    for place in (start, end + CLOSED_OFFSET):
-        at = version_chains.entries_until(versions, key, place) - 1
-        while at >= 0 and version_chains.time_at(versions, key, at) == place:
-            slot = version_chains.version_at(versions, key, at)
-            if state.end[slot] == end:
-                return slot
-            at -= 1
-    return NONE
-
-
-@inlined
 def _restore(
     state: State, batch: FlatRecords, row: int, changes: Changes, rules: Rules, plan: Plan, outcome: Outcome
 ) -> Any:
@@ -620,7 +520,7 @@ def _restore(
     versions = state.windows.versions
     key = version_chains.find(versions, batch.data, batch.key_start[row], batch.key_length[row])
     closed = changes.phase[row] == CLOSED
-    place = changes.end[row] + CLOSED_OFFSET if closed and rules.kind == SESSION else changes.start[row]
+    place = changes.end[row] + sessions.CLOSED_OFFSET if closed and rules.kind == SESSION else changes.start[row]
     at = bookkeeping.entry_for(state.windows, key, place)
     lacking = bookkeeping.missing_room(state, batch, row, key, at, outcome.tally, NEEDED)
     if lacking != DONE:

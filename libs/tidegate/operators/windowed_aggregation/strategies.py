@@ -114,7 +114,7 @@ def _of_kinds(kinds: list[str]) -> st.SearchStrategy[dict[str, Any]]:
 @st.composite
 def element_window_configs(draw: st.DrawFn) -> WindowedAggregationConfig:
     """Any valid configuration of windows that keep their elements."""
-    window = draw(_windows().filter(lambda window: "session" not in window))
+    window = draw(_windows())
     emits = ["updates"] if "unlimited" in window else ["updates", "on_time", "on_time", "final"]
     emit = draw(st.sampled_from([*emits, None]))
     raw: dict[str, Any] = {

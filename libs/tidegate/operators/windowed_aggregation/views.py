@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tidegate.operators.views import as_time, create_view, register_emissions, shown_columns
-from tidegate.operators.windowed_aggregation.config import WindowedAggregationRules
-from tidegate.operators.windowed_aggregation.elements.step import WINDOW
+from tidegate.operators.windowed_aggregation.config import Session, WindowedAggregationRules
+from tidegate.operators.windowed_aggregation.elements.recording import WINDOW
 from tidegate.operators.windowed_aggregation.window_times import CLOSED
 
 _SLOT = "partition, key, window_start, window_end"
@@ -46,12 +46,23 @@ def _register_elements(spark: Any, name: str, config: WindowedAggregationRules) 
     """Create the view `<name>_elements` of what each window holds, with event time and offset. Return its name."""
     _, value = shown_columns(config)
     held = _newest(f"{name}_log", "state", f"AND arrival > {WINDOW}", f"{_SLOT}, arrival")
+    if isinstance(config.window, Session):
+        held = _with_sessions(held, _newest(f"{name}_log", "state", f"AND arrival = {WINDOW}"))
     return create_view(
         spark,
         f"{name}_elements",
         f"""SELECT {_shown(config)}, {value} AS value, {as_time("timestamp")} AS event_time, arrival AS offset
             FROM ({held}) WHERE op = 'put'""",
     )
+
+
+def _with_sessions(elements: str, sessions: str) -> str:
+    """Return the SQL query of the elements with the bounds of their sessions, in place of their times."""
+    return f"""SELECT element.* EXCEPT (window_start, window_end), session.window_start, session.window_end
+        FROM ({elements}) AS element JOIN ({sessions}) AS session
+        ON session.op = 'put' AND session.phase <> {CLOSED}
+        AND element.partition = session.partition AND element.key = session.key
+        AND element.timestamp BETWEEN session.window_start AND session.window_end"""
 
 
 def _shown(config: WindowedAggregationRules) -> str:

@@ -1,6 +1,6 @@
 """The times of windows: which windows contain a time, until when each is open, and when its next event is due.
 
-Sessions are merged in `step`.
+`sessions` says which sessions a record merges.
 """
 
 from __future__ import annotations
@@ -148,5 +148,5 @@ def expires_next(phase: int, rules: Rules) -> bool:
     A session whose results are not final never closes: as long as it is kept, a record may merge it with a later one.
     """
     if rules.kind == SESSION and rules.emit != FINAL:
-        return phase != PENDING or rules.emit == UPDATES
+        return phase != PENDING or rules.emit != ON_TIME_FIRST
     return phase == CLOSED

@@ -87,14 +87,6 @@ class WindowedAggregationRules(OperatorRules):
     buffer: StrictBuffer | None = None
     """With `emit: final`: how many windows may be open, and what to do if there are more; omitted: any number."""
 
-    @field_validator("aggregate", "every", "evictor")
-    @classmethod
-    def _elements_fit_window(cls, value: object, info: ValidationInfo) -> object:
-        needed = value.needs_elements if isinstance(value, Aggregates) else value is not None
-        if needed and isinstance(info.data.get("window"), Session):
-            raise InvalidValue("sessions do not keep their elements", "use tumbling, hopping or unlimited windows")
-        return value
-
     @field_validator("emit")
     @classmethod
     def _emit_fits_every(cls, emit: str | None, info: ValidationInfo) -> str | None:

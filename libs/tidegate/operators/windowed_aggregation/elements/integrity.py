@@ -15,7 +15,7 @@ from tidegate.kernels.time_buffer import HELD, HELD_BYTES
 from tidegate.kernels.touched import FREE, STORED
 from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM, OPEN, OPEN_BYTES
 from tidegate.operators.windowed_aggregation.elements import store
-from tidegate.operators.windowed_aggregation.elements.step import (
+from tidegate.operators.windowed_aggregation.elements.recording import (
     ELEMENTS,
     ELEMENTS_BYTES,
     State,
@@ -30,7 +30,7 @@ from tidegate.operators.windowed_aggregation.integrity import (
     sizes_are_possible,
 )
 from tidegate.operators.windowed_aggregation.step import WINDOW_BYTES
-from tidegate.operators.windowed_aggregation.window_times import CLOSED, Rules
+from tidegate.operators.windowed_aggregation.window_times import CLOSED, SESSION, Rules
 
 CHECKSUMS, LIVE = range(2)
 """Sums over all elements that the check of the windows needs: their checksums, and the words of their values."""
@@ -112,7 +112,7 @@ def _windows_are_whole(state: State, rules: Rules, taken: Array, sums: Array) ->
             continue
         words = integrity.take_block(stored, slot, taken) if state.windows.status[slot] == STORED else 0
         size = wide(stored.key_length[slot]) + WINDOW_BYTES
-        if words == 0 or not is_ordered(state, slot, size, rules) or not _list_is_whole(state, slot):
+        if words == 0 or not is_ordered(state, slot, size, rules) or not _list_is_whole(state, slot, rules):
             return False
         if stored.checksum[slot] != checksum_of(state, slot):
             return False
@@ -133,8 +133,11 @@ def _windows_are_whole(state: State, rules: Rules, taken: Array, sums: Array) ->
 
 
 @inlined
-def _list_is_whole(state: State, slot: int) -> bool:
-    """Return True if the window's list has the elements that it counts, all its own, in order of arrival."""
+def _list_is_whole(state: State, slot: int, rules: Rules) -> bool:
+    """Return True if the window's list has the elements that it counts, all its own, in order of arrival.
+
+    Those of a session are in it by their times, too.
+    """
     content, elements = state.content, state.elements
     if content.eviction_pending[slot] != 0 or content.length[slot] < 0 or content.since[slot] < 0:
         return False
@@ -148,6 +151,9 @@ def _list_is_whole(state: State, slot: int) -> bool:
         if elements.window[element] != slot or elements.before[element] != before:
             return False
         if before != NONE and elements.payloads.offset[before] >= elements.payloads.offset[element]:
+            return False
+        timestamp = elements.payloads.timestamp[element]
+        if rules.kind == SESSION and not state.start[slot] <= timestamp <= state.end[slot]:
             return False
         size += store.size_of(wide(elements.payloads.value_length[element]))
         before = element

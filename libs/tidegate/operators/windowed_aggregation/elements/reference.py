@@ -17,6 +17,7 @@ from tidegate.operators.windowed_aggregation.config import (
     DeltaEvictor,
     FunctionEvictor,
     JsonField,
+    Session,
     TimeEvictor,
 )
 from tidegate.operators.windowed_aggregation.reference import (
@@ -60,10 +61,23 @@ class Reference(windows.Reference):
         self.windows.append(Window(row.key, start, end, row.offset, numbers))
         return self.windows[-1]
 
+    def _merged(self, near: list[windows.Window], row: Row, start: int, end: int) -> windows.Window:
+        merged = super()._merged(near, row, start, end)
+        assert isinstance(merged, Window)
+        rows: list[Row] = merged.numbers  # type: ignore[assignment]
+        rows.sort(key=lambda element: element.offset)
+        merged.since = _since(near)
+        return merged
+
+    def _tells_at_once(self, near: list[windows.Window], end: int) -> bool:
+        every = self.config.every
+        return super()._tells_at_once(near, end) or (every is not None and _since(near) + 1 >= every)
+
     def _take(self, window: windows.Window, row: Row, numbers: dict[str, Any]) -> None:
         assert isinstance(window, Window)
         window.numbers.append(row)  # type: ignore[arg-type]
-        window.offset, window.timestamp = row.offset, max(window.timestamp, row.timestamp)
+        session = isinstance(self.config.window, Session)
+        window.offset, window.timestamp = row.offset, window.end if session else max(window.timestamp, row.timestamp)
         window.phase = "pending"
         window.since += 1
         if self.config.emit == "updates" or (self.config.every and window.since >= self.config.every):
@@ -71,6 +85,10 @@ class Reference(windows.Reference):
 
     def _tell(self, window: windows.Window, cause: str) -> None:
         assert isinstance(window, Window)
+        if cause == "merged":
+            window.value = None
+            super()._tell(window, cause)
+            return
         rows: list[Row] = window.numbers  # type: ignore[assignment]
         rows[:] = [row for row, gone in zip(rows, self._evicted(rows, "before"), strict=True) if not gone]
         window.value, window.since = self.value(rows), 0
@@ -124,6 +142,11 @@ class Reference(windows.Reference):
         for part in sorted(parts, key=lambda part: bool(path_of(part))):
             reason = reason or _part(row, part)[1]
         return found, reason
+
+
+def _since(merged: list[windows.Window]) -> int:
+    """Return how many records came to those windows since each of them fired."""
+    return sum(window.since for window in merged if isinstance(window, Window))
 
 
 def _result_of(name: str, spec: object, rows: list[Row]) -> str:

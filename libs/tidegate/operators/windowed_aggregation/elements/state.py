@@ -32,13 +32,13 @@ from tidegate.operators.windowed_aggregation.aggregates import Numbers, Writing
 from tidegate.operators.windowed_aggregation.bookkeeping import follow_rules, held_in_order
 from tidegate.operators.windowed_aggregation.config import DeltaEvictor, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.config.aggregates import OF_ELEMENTS
-from tidegate.operators.windowed_aggregation.elements import results, store, tables
+from tidegate.operators.windowed_aggregation.elements import recording, replay, results, store, tables
 from tidegate.operators.windowed_aggregation.elements import step as kernel
 from tidegate.operators.windowed_aggregation.elements.evictors import evictor_of
 from tidegate.operators.windowed_aggregation.elements.functions import Context, Fired, Functions, Windows
 from tidegate.operators.windowed_aggregation.elements.integrity import find_damage
+from tidegate.operators.windowed_aggregation.elements.recording import Outcome, Rows, State, Trigger
 from tidegate.operators.windowed_aggregation.elements.results import Lists
-from tidegate.operators.windowed_aggregation.elements.step import Outcome, Rows, State, Trigger
 from tidegate.operators.windowed_aggregation.state import (
     STOP_REASONS,
     keys_of,
@@ -48,9 +48,9 @@ from tidegate.operators.windowed_aggregation.state import (
     plan_of,
 )
 from tidegate.operators.windowed_aggregation.tables import late
-from tidegate.operators.windowed_aggregation.window_times import MAX, PENDING, Rules, rules_of
+from tidegate.operators.windowed_aggregation.window_times import MAX, PENDING, SESSION, Rules, rules_of
 
-RULES = slice(kernel.NUMBERS, kernel.NUMBERS + len(Rules._fields))
+RULES = slice(recording.NUMBERS, recording.NUMBERS + len(Rules._fields))
 STREAM_TIME, READ, OPENED = range(RULES.stop, RULES.stop + 3)
 NUMBERS = RULES.stop + 3
 """READ: a hash of the fields whose numbers the elements have."""
@@ -59,7 +59,7 @@ LISTS = 4
 """Room for listed elements between two rounds, as a multiple of the elements that there is room for."""
 
 _NO_RECORDS = Records.from_rows([])
-_ENDS = (bookkeeping.FULL_KEYS, bookkeeping.FULL_BYTES, windows_kernel.DONE)
+_ENDS = (windows_kernel.DONE, *STOP_REASONS)
 
 
 def read_of(config: WindowedAggregationRules) -> tuple[Writing, tuple[Path, ...], int]:
@@ -162,6 +162,8 @@ class ElementsState:
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply the changelog rows, of which the latest of a slot comes last, and set T to `stream_time`."""
         self._shell.restore(rows, stream_time, self._replay)
+        if self._rules.kind == SESSION:
+            self._hand_back()
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` makes an equal state.
@@ -174,7 +176,7 @@ class ElementsState:
         used = int(elements.pool.numbers[slots.USED])
         listed = np.flatnonzero(elements.status[:used] == STORED)
         order = np.lexsort((elements.payloads.offset[listed], rank[elements.window[listed]]))
-        return tables.changes(self._shell.state, held, listed[order])
+        return tables.snapshot(self._shell.state, held, listed[order], self._rules)
 
     def _begin(self) -> None:
         """Initialize a new storage; in an old one, re-order the windows if the rules changed.
@@ -209,7 +211,7 @@ class ElementsState:
 
         Reserved memory takes no space until it is written to.
         """
-        tally = np.zeros(kernel.TALLIES, np.int64)
+        tally = np.zeros(recording.TALLIES, np.int64)
         tally[common.STREAM_TIME] = self.stream_time
         tally[common.NEXT_START] = common.NEXT_RECORD
         tally[common.OVERTIME_MIN] = MAX
@@ -219,13 +221,18 @@ class ElementsState:
             slot=np.empty(room, np.int64),
             cause=np.empty(room, np.int8),
             emitted_after=np.empty(room, np.int64),
+            start=np.empty(room, np.int64),
+            end=np.empty(room, np.int64),
             timestamp=np.empty(room, np.int64),
             offset=np.empty(room, np.int64),
             stream_time=np.empty(room, np.int64),
             ends=np.empty(room, np.int64),
             listed=np.empty(LISTS * elements, np.int32),
             touched=np.empty(slots, np.int32),
-            before=kernel.Before(
+            before=recording.Before(
+                start=np.empty(slots, np.int64),
+                end=np.empty(slots, np.int64),
+                opened=np.empty(slots, np.int64),
                 since=np.empty(slots, np.int64),
                 phase=np.empty(slots, np.int32),
                 timestamp=np.empty(slots, np.int64),
@@ -247,10 +254,10 @@ class ElementsState:
         tally = progress.outcome.tally
         wanted = int(tally[common.NEEDED])
         if signal == common.NEEDS_EMISSIONS:
-            progress.outcome = _with_emissions(progress.outcome, 2 * len(progress.outcome.slot))
-        elif signal == kernel.NEEDS_ROUND and tally[common.EMITTED_COUNT] > tally[kernel.ROUND]:
+            progress.outcome = _with_emissions(progress.outcome, 2 * len(progress.outcome.slot) + wanted)
+        elif signal == recording.NEEDS_ROUND and tally[common.EMITTED_COUNT] > tally[recording.ROUND]:
             self._round(progress)
-        elif signal == kernel.NEEDS_ROUND:
+        elif signal == recording.NEEDS_ROUND:
             progress.outcome = progress.outcome._replace(listed=np.empty(2 * wanted, np.int32))
         else:
             self._make_room(signal, wanted)
@@ -260,9 +267,9 @@ class ElementsState:
 
     def _make_room(self, signal: int, wanted: int) -> None:
         state = self._shell.state
-        if signal == kernel.NEEDS_ELEMENT:
+        if signal == recording.NEEDS_ELEMENT:
             self._shell.add_slots("elements")
-        elif signal == kernel.NEEDS_VALUES:
+        elif signal == recording.NEEDS_VALUES:
             stored, used = state.elements.payloads, int(state.elements.pool.numbers[slots.USED])
             self._shell.make_room("values", stored.arena, wanted, partial(payloads.repack, stored, used))
         else:
@@ -271,18 +278,23 @@ class ElementsState:
     def _round(self, progress: _Batch) -> None:
         """Compute the values of windows that fired since the last round, and remove what functions choose."""
         outcome = progress.outcome
-        first, last = int(outcome.tally[kernel.ROUND]), int(outcome.tally[common.EMITTED_COUNT])
+        first, last = int(outcome.tally[recording.ROUND]), int(outcome.tally[common.EMITTED_COUNT])
         if first == last:
             return
-        offsets = np.concatenate([[0], outcome.ends[first:last]])
-        lists = Lists(outcome.listed[: outcome.tally[kernel.LISTED]].astype(np.int64), offsets)
-        fired = slice(first, last)
-        lists = self._evicted(self._functions.before, lists, progress, fired)
-        progress.values.append(self._values(lists, progress, fired))
-        self._evicted(self._functions.after, lists, progress, fired)
+        is_fired = outcome.cause[first:last] != common.MERGED
+        fired = first + np.flatnonzero(is_fired)
+        offsets = np.concatenate([[0], outcome.ends[fired]])
+        lists = Lists(outcome.listed[: outcome.tally[recording.LISTED]].astype(np.int64), offsets)
+        if len(fired):
+            lists = self._evicted(self._functions.before, lists, progress, fired)
+            values = self._values(lists, progress, fired)
+            self._evicted(self._functions.after, lists, progress, fired)
+        else:
+            values = pa.array([], pa.binary())
+        progress.values.append(_with_nulls(values, is_fired))
         kernel.end_round(self._shell.state, outcome)
 
-    def _evicted(self, mask: Callable[[Fired], Array] | None, lists: Lists, progress: _Batch, fired: slice) -> Lists:
+    def _evicted(self, mask: Callable[[Fired], Array] | None, lists: Lists, progress: _Batch, fired: Array) -> Lists:
         """Remove the elements that the function chooses, and return the lists without them."""
         if mask is None:
             return lists
@@ -290,21 +302,21 @@ class ElementsState:
         kernel.remove_chosen(self._shell.state, lists.slots[gone], progress.outcome)
         return lists.without(gone)
 
-    def _values(self, lists: Lists, progress: _Batch, fired: slice) -> pa.Array:
+    def _values(self, lists: Lists, progress: _Batch, fired: Array) -> pa.Array:
         if self._functions.value is not None:
             return self._functions.value.values(self._fired(lists, progress, fired))
         return results.results(self._shell.state.elements, lists, self._writing, self._config.aggregate)
 
-    def _fired(self, lists: Lists, progress: _Batch, fired: slice) -> Fired:
+    def _fired(self, lists: Lists, progress: _Batch, fired: Array) -> Fired:
         """Return the windows that fired as functions get them."""
-        windows, elements = progress.outcome.slot[fired], self._shell.state.elements
-        keys = tables.keys(self._shell.state, windows).combine_chunks()
+        outcome, elements = progress.outcome, self._shell.state.elements
+        keys = tables.keys(self._shell.state, outcome.slot[fired]).combine_chunks()
         return Fired(
             values=results.values(elements, lists),
             timestamps=elements.payloads.timestamp[lists.slots],
             element_offsets=lists.offsets,
-            windows=Windows(keys, self._shell.state.start[windows], self._shell.state.end[windows]),
-            context=Context(progress.outcome.stream_time[fired].copy(), progress.clock_ms),
+            windows=Windows(keys, outcome.start[fired], outcome.end[fired]),
+            context=Context(outcome.stream_time[fired], progress.clock_ms),
         )
 
     def _replay(self, rows: pa.RecordBatch) -> None:
@@ -313,7 +325,7 @@ class ElementsState:
         records = columns.records_of(rows)
         whole, arrival = flat_records(records)._replace(headers_length=_zeros(rows)), _numbers(rows, "arrival")
         read = self._read_elements(records, arrival)
-        changes = kernel.Changes(
+        changes = replay.Changes(
             deletions(rows),
             start=_numbers(rows, "window_start"),
             end=_numbers(rows, "window_end"),
@@ -325,13 +337,21 @@ class ElementsState:
         elements = Rows(keys_of(whole), _values_of(whole), arrival, read, _zeros(rows).astype(np.int8), MAX_TIMESTAMP)
         progress = _Batch(None, self._outcome())
         self._run(
-            lambda: kernel.replay(self._shell.state, whole, elements, changes, self._rules, progress.outcome), progress
+            lambda: replay.replay(self._shell.state, whole, elements, changes, self._rules, progress.outcome), progress
         )
+
+    def _hand_back(self) -> None:
+        """Give the elements that wait for their sessions to them."""
+        windows = self._shell.state.windows
+        used = int(windows.pool.numbers[slots.USED])
+        held = (windows.phase[:used] == replay.HOLDER) & (windows.status[:used] == STORED)
+        if held.any():
+            replay.hand_back(self._shell.state, np.flatnonzero(held), self._outcome())
 
     def _read_elements(self, records: Records, arrival: Array) -> Numbers:
         """Return the numbers of the rows that are elements. Raises UserError if one lacks a number."""
         read = numbers.read_numbers(records, self._fields)
-        if np.any((read.code > 0) & (arrival != kernel.WINDOW) & (records.value_length != NULL_LENGTH)):
+        if np.any((read.code > 0) & (arrival != recording.WINDOW) & (records.value_length != NULL_LENGTH)):
             raise other_aggregates()
         return Numbers(read.whole, read.double, read.is_double)
 
@@ -343,17 +363,19 @@ class ElementsState:
         emissions = tables.emissions(self._shell.state, outcome, _chunked(progress.values))
         state, touched = self._shell.state, outcome.touched[: outcome.tally[common.TOUCHED]]
         changed = net_changes(state.windows.status, touched)
-        elements = outcome.touched_elements[: outcome.tally[kernel.ELEMENTS_TOUCHED]]
+        elements = outcome.touched_elements[: outcome.tally[recording.ELEMENTS_TOUCHED]]
         elements = elements[net_changes(state.elements.status, elements)]
-        undo = tables.undo(self._shell.state, outcome, changed, elements)
+        undo = tables.undo(self._shell.state, outcome, changed, elements, self._rules)
         self._keep_values(emissions, progress)
-        changes = tables.changes(self._shell.state, touched[changed], elements)
+        changes = tables.changes(self._shell.state, outcome, changed, elements, self._rules)
         stored = self._shell.state.windows.versions.payloads
         unaccepted = late(stored, batch, outcome.unaccepted, self._rules)
         rejected = late_and_rejected.rejected(stored, batch, outcome.unaccepted, newest)
         kernel.settle(self._shell.state, outcome)
         self._shell.stream_time = outcome.tally[common.STREAM_TIME]
-        more, more_bytes = (int(number) for number in self._shell.numbers[[kernel.ELEMENTS, kernel.ELEMENTS_BYTES]])
+        more, more_bytes = (
+            int(number) for number in self._shell.numbers[[recording.ELEMENTS, recording.ELEMENTS_BYTES]]
+        )
         stop = stop_of(stopped, STOP_REASONS, batch, outcome.tally[common.NEXT_ROW])
         return StepResult(
             emissions=emissions,
@@ -365,7 +387,7 @@ class ElementsState:
             stream_time=self.stream_time,
             stopped_at=stop.offset,
             stopped_by=stop.limit,
-            measures=measures.measures(self._shell.state.numbers, outcome, self._config, kernel.CAUSES),
+            measures=measures.measures(self._shell.state.numbers, outcome, self._config, recording.CAUSES),
             passage=measures.passage(
                 before,
                 batch._replace(timestamp=progress.advances_to),
@@ -403,7 +425,7 @@ class _Batch:
         self.advances_to: Array = np.empty(0, np.int64)
 
 
-_TOUCHED = (common.TOUCHED, kernel.ELEMENTS_TOUCHED)
+_TOUCHED = (common.TOUCHED, recording.ELEMENTS_TOUCHED)
 _ROW = ("key", "value", "headers", "timestamp", "offset")
 
 
@@ -438,6 +460,14 @@ def _chunked(parts: list[pa.Array]) -> pa.ChunkedArray:
     return pa.chunked_array(chunks, pa.binary())
 
 
+def _with_nulls(values: pa.Array | pa.ChunkedArray, is_fired: Array) -> pa.Array | pa.ChunkedArray:
+    """Return the values of the emissions that windows fired, and null for each of the others."""
+    if is_fired.all():
+        return values
+    at = np.cumsum(is_fired) - 1
+    return values.take(pa.array(at, mask=~is_fired))
+
+
 def _with_emissions(outcome: Outcome, room: int) -> Outcome:
     """Return the outcome with more room for emissions."""
     used = int(outcome.tally[common.EMITTED_COUNT])
@@ -445,6 +475,8 @@ def _with_emissions(outcome: Outcome, room: int) -> Outcome:
         slot=longer(outcome.slot, room, used),
         cause=longer(outcome.cause, room, used),
         emitted_after=longer(outcome.emitted_after, room, used),
+        start=longer(outcome.start, room, used),
+        end=longer(outcome.end, room, used),
         timestamp=longer(outcome.timestamp, room, used),
         offset=longer(outcome.offset, room, used),
         stream_time=longer(outcome.stream_time, room, used),
@@ -457,6 +489,6 @@ def _with_touched(outcome: Outcome, slots: int, elements: int) -> Outcome:
     used, used_elements = (int(outcome.tally[name]) for name in _TOUCHED)
     return outcome._replace(
         touched=longer(outcome.touched, slots, used),
-        before=kernel.Before(*(longer(column, slots, used) for column in outcome.before)),
+        before=recording.Before(*(longer(column, slots, used) for column in outcome.before)),
         touched_elements=longer(outcome.touched_elements, elements, used_elements),
     )

@@ -156,15 +156,7 @@ def append(elements: Elements, content: Content, window: int, values: FlatRecord
     elements.status[slot] = OPENED
     for number in range(elements.width):
         _keep_number(elements, slot * elements.width + number, numbers, number, row)
-    after = wide(NONE)
-    before = wide(content.last[window])
-    while before != NONE and elements.payloads.offset[before] > values.offset[row]:
-        after = before
-        before = wide(elements.before[before])
-    _link(elements, content, window, before, slot)
-    _link(elements, content, window, slot, after)
-    content.length[window] += 1
-    content.bytes[window] += size_of(wide(elements.payloads.value_length[slot]))
+    _insert(elements, content, slot)
     return slot
 
 
@@ -175,6 +167,49 @@ def _keep_number(elements: Elements, at: int, numbers: Numbers, number: int, row
         elements.double[at] = numbers.double[number, row]
     else:
         elements.whole[at] = numbers.whole[number, row]
+
+
+@inlined
+def _insert(elements: Elements, content: Content, slot: int) -> None:
+    """Put the element into its window's list, in its place by arrival."""
+    window = wide(elements.window[slot])
+    after = wide(NONE)
+    before = wide(content.last[window])
+    while before != NONE and elements.payloads.offset[before] > elements.payloads.offset[slot]:
+        after = before
+        before = wide(elements.before[before])
+    _link(elements, content, window, before, slot)
+    _link(elements, content, window, slot, after)
+    content.length[window] += 1
+    content.bytes[window] += size_of(wide(elements.payloads.value_length[slot]))
+
+
+@inlined
+def move(elements: Elements, content: Content, slot: int, window: int) -> None:
+    """Move the element from its window's list to that of another window, in its place by arrival."""
+    unlink(elements, content, slot)
+    elements.window[slot] = window
+    _insert(elements, content, slot)
+
+
+@inlined
+def merge(elements: Elements, content: Content, window: int, other: int) -> None:
+    """Move the list of the other window, whose elements name this window already, into its list, by arrival."""
+    after = wide(NONE)
+    before = wide(content.last[window])
+    slot = wide(content.last[other])
+    while slot != NONE:
+        earlier = wide(elements.before[slot])
+        while before != NONE and elements.payloads.offset[before] > elements.payloads.offset[slot]:
+            after = before
+            before = wide(elements.before[before])
+        _link(elements, content, window, before, slot)
+        _link(elements, content, window, slot, after)
+        after = slot
+        slot = earlier
+    content.length[window] += content.length[other]
+    content.bytes[window] += content.bytes[other]
+    clear(content, other)
 
 
 @inlined

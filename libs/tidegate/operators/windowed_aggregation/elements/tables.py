@@ -9,16 +9,18 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.payloads import flat_records
-from tidegate.kernels.touched import OPENED, REMOVED
+from tidegate.kernels.touched import CHANGED, OPENED, REMOVED
 from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
-from tidegate.operators.windowed_aggregation.elements.step import (
+from tidegate.operators.windowed_aggregation.elements.recording import (
     CAUSES,
     WINDOW,
+    Before,
     Outcome,
     State,
 )
 from tidegate.operators.windowed_aggregation.step import EMITTED_COUNT
 from tidegate.operators.windowed_aggregation.tables import EMISSIONS
+from tidegate.operators.windowed_aggregation.window_times import SESSION, Rules
 
 COLUMNS = (
     pa.field("arrival", pa.int64()),
@@ -27,6 +29,8 @@ COLUMNS = (
     pa.field("phase", pa.int8()),
 )
 """`arrival`: an element's offset, or -1 in the window's own row. The others are null in an element's row.
+
+A session's element has its timestamp as both bounds, so that its row stays when sessions are merged.
 
 `opened`: offset of the record that opened the window; `since`: records since it fired; `phase`: pending, emitted,
 closed.
@@ -57,74 +61,108 @@ def emissions(state: State, outcome: Outcome, values: pa.ChunkedArray) -> pa.Tab
         | {"value": values}
         | {"timestamp": outcome.timestamp[:count], "offset": outcome.offset[:count]}
         | {"cause": dictionary_column(outcome.cause[:count], _CAUSES)}
-        | {"window_start": state.start[slots], "window_end": state.end[slots]},
+        | {"window_start": outcome.start[:count], "window_end": outcome.end[:count]},
         EMISSIONS,
     )
 
 
-def changes(state: State, windows: Array, elements: Array) -> pa.Table:
-    """Return the changelog of those windows, then of those elements.
+def changes(state: State, outcome: Outcome, changed: Array, elements: Array, rules: Rules) -> pa.Table:
+    """Return the changelog of a batch: windows, then elements.
 
-    A `put` has everything; a `delete` has only the columns of its slot.
+    A `put` has everything; a `delete` has only the columns of its slot. `changed`: positions in the touched list. A
+    session whose bounds changed gets both.
     """
-    tables = []
-    if len(windows):
-        slots = windows.astype(np.int64)
-        gone = state.windows.status[slots] == REMOVED
-        since = pa.array(state.content.since[slots], mask=gone)
-        phase = pa.array(state.windows.phase[slots].astype(np.int8), mask=gone)
-        tables.append(_windows(state, slots, gone, {"since": since, "phase": phase}))
-    if len(elements):
-        slots = elements.astype(np.int64)
-        tables.append(_elements(state, slots, state.elements.status[slots] == REMOVED))
-    return pa.concat_tables(tables) if tables else CHANGES.empty_table()
+    windows = outcome.touched[changed].astype(np.int64)
+    status = state.windows.status[windows]
+    left = (status == REMOVED) | _moved(state, outcome.before, changed, windows)
+    return _together(
+        _deletes(state, windows[left], outcome.before.start[changed[left]], outcome.before.end[changed[left]]),
+        _puts(state, windows[status != REMOVED], _now(state, windows[status != REMOVED])),
+        _elements(state, elements, state.elements.status[elements] == REMOVED, rules),
+    )
 
 
-def undo(state: State, outcome: Outcome, changed: Array, elements: Array) -> pa.Table:
+def snapshot(state: State, windows: Array, elements: Array, rules: Rules) -> pa.Table:
+    """Return a `put` of each of those windows, then of each of those elements."""
+    return _together(
+        _puts(state, windows, _now(state, windows)),
+        _elements(state, elements, np.zeros(len(elements), np.bool_), rules),
+    )
+
+
+def undo(state: State, outcome: Outcome, changed: Array, elements: Array, rules: Rules) -> pa.Table:
     """Return the changelog that leads back to the state before the batch.
 
-    It has a `put` of what was there before the batch (windows as they were then), and a `delete` of what was not.
+    It has a `delete` of what was not there before the batch, and a `put` of what was (windows as they were then).
     `changed`: positions in the touched list. Elements never change, and stay intact until the batch is settled. A
     window's value stays until the new values are kept.
     """
-    changed = changed[::-1]  # a window may be opened with the bounds of one that was removed before it
-    windows, elements = outcome.touched[changed].astype(np.int64), elements.astype(np.int64)
+    windows = outcome.touched[changed].astype(np.int64)
     opened = state.windows.status[windows] == OPENED
-    before = {name: pa.array(column[changed], mask=opened) for name, column in outcome.before._asdict().items()}
-    before["phase"] = before["phase"].cast(pa.int8())
-    tables = []
-    if len(windows):
-        tables.append(_windows(state, windows, opened, before))
-    if len(elements):
-        tables.append(_elements(state, elements, state.elements.status[elements] == OPENED))
-    return pa.concat_tables(tables) if tables else CHANGES.empty_table()
+    left = windows[opened | _moved(state, outcome.before, changed, windows)]
+    before = Before(*(column[changed[~opened]] for column in outcome.before))
+    # A window may have been opened with the bounds of one that the batch removed, so deletes come first.
+    return _together(
+        _deletes(state, left, state.start[left], state.end[left]),
+        _puts(state, windows[~opened], before),
+        _elements(state, elements, state.elements.status[elements] == OPENED, rules),
+    )
 
 
-def _windows(state: State, slots: Array, gone: Array, columns: dict[str, pa.Array]) -> pa.Table:
-    """Return the rows of windows: deletes for those that are gone, puts for others.
+def _together(*tables: pa.Table) -> pa.Table:
+    return pa.concat_tables([table for table in tables if table.num_rows] or [CHANGES.empty_table()])
 
-    `columns`: those of a window's columns that change.
-    """
+
+def _moved(state: State, before: Before, changed: Array, windows: Array) -> Array:
+    """Return True for each of the changed windows that was there before the batch, and is there with other bounds."""
+    same = (before.start[changed] == state.start[windows]) & (before.end[changed] == state.end[windows])
+    return np.asarray((state.windows.status[windows] == CHANGED) & ~same)
+
+
+def _now(state: State, windows: Array) -> Before:
+    """Return what those windows are now."""
+    stored, order = state.windows.versions.payloads, state.windows.order
+    columns = (state.start, state.end, order.arrival, state.content.since, state.windows.phase)
+    return Before(*(column[windows] for column in (*columns, stored.timestamp, stored.offset)))
+
+
+def _deletes(state: State, windows: Array, start: Array, end: Array) -> pa.Table:
+    """Return a `delete` for each of the windows, under those bounds."""
+    gone = np.ones(len(windows), np.bool_)
+    nothing = pa.nulls(len(windows), pa.int64())
     return pa.table(
         {"op": ops(gone)}
-        | record_columns(state.windows.versions.payloads, _NO_BATCH, ~slots, only_key=gone)
-        | {"window_start": state.start[slots], "window_end": state.end[slots]}
-        | {"arrival": np.full(len(slots), WINDOW)}
-        | {"opened": pa.array(state.windows.order.arrival[slots], mask=gone)}
-        | columns,
+        | record_columns(state.windows.versions.payloads, _NO_BATCH, ~windows, only_key=gone)
+        | {"window_start": start, "window_end": end, "arrival": np.full(len(windows), WINDOW)}
+        | {"opened": nothing, "since": nothing, "phase": pa.nulls(len(windows), pa.int8())},
         CHANGES,
     )
 
 
-def _elements(state: State, slots: Array, gone: Array) -> pa.Table:
+def _puts(state: State, windows: Array, columns: Before) -> pa.Table:
+    """Return a `put` for each of the windows, with its value and those columns."""
+    return pa.table(
+        {"op": ops(np.zeros(len(windows), np.bool_))}
+        | record_columns(state.windows.versions.payloads, _NO_BATCH, ~windows)
+        | {"timestamp": columns.timestamp, "offset": columns.offset}
+        | {"window_start": columns.start, "window_end": columns.end, "arrival": np.full(len(windows), WINDOW)}
+        | {"opened": columns.opened, "since": columns.since, "phase": columns.phase.astype(np.int8)},
+        CHANGES,
+    )
+
+
+def _elements(state: State, elements: Array, gone: Array, rules: Rules) -> pa.Table:
+    """Return a `delete` for each of the elements that is gone, and a `put` for each other."""
+    slots = elements.astype(np.int64)
     windows = state.elements.window[slots].astype(np.int64)
+    at = state.elements.payloads.timestamp[slots]
+    start, end = (at, at) if rules.kind == SESSION else (state.start[windows], state.end[windows])
     nothing = pa.nulls(len(slots), pa.int64())
     return pa.table(
         {"op": ops(gone)}
         | record_columns(state.elements.payloads, _NO_BATCH, ~slots, only_key=gone)
         | {"key": keys(state, windows)}
-        | {"window_start": state.start[windows], "window_end": state.end[windows]}
-        | {"arrival": state.elements.payloads.offset[slots]}
+        | {"window_start": start, "window_end": end, "arrival": state.elements.payloads.offset[slots]}
         | {"opened": nothing, "since": nothing, "phase": pa.nulls(len(slots), pa.int8())},
         CHANGES,
     )
