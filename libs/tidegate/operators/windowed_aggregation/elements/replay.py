@@ -2,9 +2,9 @@
 
 The row of a session's element does not say which session has the element: it has the element's timestamp as both of
 its bounds, so that it need not change when sessions are merged. The element belongs to the open session of its key
-that contains its timestamp. Rows may come in any order, so elements wait until all are read: per key in one window,
-the *holder*, at `HOLDER_PLACE` in the chain of the key. Elements of a session whose row is written or deleted go there,
-too. Then each moves to its session.
+that contains its timestamp. The rows of sessions are applied first, then those of elements. In between, elements of a
+session whose row is written or deleted wait in a window of their key, the *holder*, at `HOLDER_PLACE` in its chain. So
+do elements whose session comes with later rows. At the end each moves to its session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidegate.operators.windowed_aggregation.elements.recording import (
 from tidegate.operators.windowed_aggregation.elements.step import store_window
 from tidegate.operators.windowed_aggregation.elements.store import NONE
 from tidegate.operators.windowed_aggregation.step import NEEDED, NEXT_ROW, TOUCHED
-from tidegate.operators.windowed_aggregation.window_times import CLOSED, SESSION, Rules, due_at, find_key, find_span
+from tidegate.operators.windowed_aggregation.window_times import CLOSED, Rules, due_at, find_key, find_span
 
 HOLDER = 3
 """Phase of a window that holds elements of its key while changelog rows are applied."""
@@ -58,49 +58,36 @@ class Changes(NamedTuple):
 
 @compiled_in_place
 def replay(state: State, whole: FlatRecords, rows: Rows, changes: Changes, rules: Rules, outcome: Outcome) -> Any:
-    """Apply the changelog rows from tally[NEXT_ROW] on; return DONE, or what lacks room before that row.
+    """Apply the changelog rows of windows that are no sessions, and of their elements, from tally[NEXT_ROW] on.
 
-    `whole`: keys and values.
+    Return DONE, or what lacks room before that row. `whole`: keys and values.
     """
     for row in range(outcome.tally[NEXT_ROW], len(rows.advances_to)):
         outcome.tally[NEXT_ROW] = row
-        if rules.kind != SESSION:
-            lacking = _apply(state, whole, rows, row, changes, rules, outcome)
-        elif changes.arrival[row] == WINDOW:
-            lacking = _apply_to_session(state, whole, row, changes, rules, outcome)
+        key = find_key(state.windows, rows.keys, row)
+        slot = find_span(state.windows, key, changes.start[row])
+        if changes.deleted[row]:
+            _undo_row(state, slot, changes.arrival[row], rules, outcome)
+            continue
+        if slot == NONE:
+            start = changes.start[row]
+            at = bookkeeping.entry_for(state.windows, key, start)
+            lacking = bookkeeping.missing_room(state, rows.keys, row, key, at, outcome.tally, NEEDED)
+            if lacking != DONE:
+                return lacking
+            slot = recording.open_window(state, rows.keys, row, key, start, start, changes.end[row], outcome)
+            recording.settle_window(state, slot)
+        if changes.arrival[row] == WINDOW:
+            lacking = store_window(state, slot, whole, row, outcome)
+            if lacking == DONE:
+                _restore_window(state, slot, whole, row, changes, rules)
         else:
-            lacking = _apply_to_element_of_session(state, rows, row, changes, outcome)
+            lacking = _restore_element(state, slot, rows, row, outcome)
         if lacking != DONE:
             return lacking
         _forget(outcome)
     outcome.tally[NEXT_ROW] = len(rows.advances_to)
     return DONE
-
-
-@inlined
-def _apply(
-    state: State, whole: FlatRecords, rows: Rows, row: int, changes: Changes, rules: Rules, outcome: Outcome
-) -> Any:
-    """Apply the row of a window that is no session, or of its element; return DONE or what lacks room."""
-    key = find_key(state.windows, rows.keys, row)
-    slot = find_span(state.windows, key, changes.start[row])
-    if changes.deleted[row]:
-        _undo_row(state, slot, changes.arrival[row], rules, outcome)
-        return DONE
-    if slot == NONE:
-        start = changes.start[row]
-        at = bookkeeping.entry_for(state.windows, key, start)
-        lacking = bookkeeping.missing_room(state, rows.keys, row, key, at, outcome.tally, NEEDED)
-        if lacking != DONE:
-            return lacking
-        slot = recording.open_window(state, rows.keys, row, key, start, start, changes.end[row], outcome)
-        recording.settle_window(state, slot)
-    if changes.arrival[row] != WINDOW:
-        return _restore_element(state, slot, rows, row, outcome)
-    lacking = store_window(state, slot, whole, row, outcome)
-    if lacking == DONE:
-        _restore_window(state, slot, whole, row, changes, rules)
-    return lacking
 
 
 @inlined
@@ -171,68 +158,99 @@ def _restore_element(state: State, slot: int, rows: Rows, row: int, outcome: Out
     return DONE
 
 
-@inlined
-def _apply_to_session(
-    state: State, whole: FlatRecords, row: int, changes: Changes, rules: Rules, outcome: Outcome
-) -> Any:
-    """Replace the row's session by what the row says; its elements go to the holder. Return DONE or what lacks room."""
-    start, end = changes.start[row], changes.end[row]
-    slot = sessions.find(state, whole, row, start, end)
-    if slot != NONE:
-        lacking = _hand_over(state, slot, whole, row, outcome)
+@compiled_in_place
+def open_holders(state: State, rows: Rows, changes: Changes, outcome: Outcome) -> Any:
+    """Open a holder for each key that needs one while the rows from tally[NEXT_ROW] on are applied.
+
+    Return DONE, or what lacks room before that row.
+    """
+    for row in range(outcome.tally[NEXT_ROW], len(rows.advances_to)):
+        outcome.tally[NEXT_ROW] = row
+        key = find_key(state.windows, rows.keys, row)
+        if not _needs_holder(state, rows, row, key, changes) or _find_holder(state, key) != NONE:
+            continue
+        place = wide(HOLDER_PLACE)
+        at = bookkeeping.entry_for(state.windows, key, place)
+        lacking = bookkeeping.missing_room(state, rows.keys, row, key, at, outcome.tally, NEEDED)
         if lacking != DONE:
             return lacking
-        _drop_window(state, slot, sessions.place_of(state, slot, rules), outcome)
-    if changes.deleted[row]:
-        return DONE
-    key = find_key(state.windows, whole, row)
-    place = end + sessions.CLOSED_OFFSET if changes.phase[row] == CLOSED else start
-    at = bookkeeping.entry_for(state.windows, key, place)
-    lacking = bookkeeping.missing_room(state, whole, row, key, at, outcome.tally, NEEDED)
-    if lacking != DONE:
-        return lacking
-    slot = recording.open_window(state, whole, row, key, place, start, end, outcome)
-    _restore_window(state, slot, whole, row, changes, rules)
+        slot = recording.open_window(state, rows.keys, row, key, place, place, place, outcome)
+        state.windows.phase[slot] = HOLDER
+        recording.settle_window(state, slot)
+        _forget(outcome)
+    outcome.tally[NEXT_ROW] = 0
     return DONE
 
 
 @inlined
-def _hand_over(state: State, slot: int, whole: FlatRecords, row: int, outcome: Outcome) -> Any:
-    """Move the elements of the row's session to the holder of its key; return DONE or what lacks room."""
-    if state.content.length[slot] == 0:
-        return DONE
-    key = wide(state.windows.key[slot])
-    lacking = _missing_room_for_holder(state, whole, row, key, outcome)
-    if lacking != DONE:
-        return lacking
-    adopt(state, _holder(state, whole, row, key, outcome), slot)
-    return DONE
+def _needs_holder(state: State, rows: Rows, row: int, key: int, changes: Changes) -> bool:
+    """Return True if the row is that of a session with elements, or that of an element without a session."""
+    if changes.arrival[row] != WINDOW:
+        return bool(not changes.deleted[row] and _session_at(state, key, changes.start[row]) == NONE)
+    slot = sessions.find(state, rows.keys, row, changes.start[row], changes.end[row])
+    return bool(slot != NONE and state.content.length[slot] > 0)
 
 
-@inlined
-def _apply_to_element_of_session(state: State, rows: Rows, row: int, changes: Changes, outcome: Outcome) -> Any:
-    """Remove the row's element, or give it to the holder unless it is there; return DONE or what lacks room."""
-    key = find_key(state.windows, rows.keys, row)
-    element = _find_element(state, key, changes.start[row], changes.arrival[row])
-    if changes.deleted[row] or element != NONE:
-        if changes.deleted[row] and element != NONE:
-            _drop_element(state, element, outcome)
-        return DONE
-    lacking = _missing_room_for_holder(state, rows.keys, row, key, outcome)
-    if lacking != DONE:
-        return lacking
-    return _restore_element(state, _holder(state, rows.keys, row, key, outcome), rows, row, outcome)
+@compiled_in_place
+def replay_sessions(
+    state: State, whole: FlatRecords, rows: Rows, changes: Changes, rules: Rules, outcome: Outcome
+) -> Any:
+    """Replace the sessions of the rows from tally[NEXT_ROW] on by what the rows say; holders get their elements.
 
-
-@inlined
-def _find_element(state: State, key: int, timestamp: int, arrival: int) -> Any:
-    """Return the element of that time and arrival among those of the key's sessions and holder; or NONE."""
-    for slot in (_session_at(state, key, timestamp), _find_holder(state, key)):
+    Return DONE, or what lacks room before that row.
+    """
+    for row in range(outcome.tally[NEXT_ROW], len(rows.advances_to)):
+        outcome.tally[NEXT_ROW] = row
+        start, end = changes.start[row], changes.end[row]
+        slot = sessions.find(state, rows.keys, row, start, end)
         if slot != NONE:
-            element = store.find(state.elements, state.content, slot, arrival)
-            if element != NONE:
-                return element
-    return wide(NONE)
+            if state.content.length[slot] > 0:
+                adopt(state, _find_holder(state, wide(state.windows.key[slot])), slot)
+            _drop_window(state, slot, sessions.place_of(state, slot, rules), outcome)
+        if changes.deleted[row]:
+            continue
+        key = find_key(state.windows, rows.keys, row)
+        place = end + sessions.CLOSED_OFFSET if changes.phase[row] == CLOSED else start
+        at = bookkeeping.entry_for(state.windows, key, place)
+        lacking = bookkeeping.missing_room(state, whole, row, key, at, outcome.tally, NEEDED)
+        if lacking != DONE:
+            return lacking
+        slot = recording.open_window(state, whole, row, key, place, start, end, outcome)
+        _restore_window(state, slot, whole, row, changes, rules)
+        _forget(outcome)
+    outcome.tally[NEXT_ROW] = 0
+    return DONE
+
+
+@compiled_in_place
+def replay_elements(state: State, rows: Rows, changes: Changes, outcome: Outcome) -> Any:
+    """Apply the rows of sessions' elements from tally[NEXT_ROW] on; return DONE, or what lacks room before that row."""
+    for row in range(outcome.tally[NEXT_ROW], len(rows.advances_to)):
+        outcome.tally[NEXT_ROW] = row
+        key = find_key(state.windows, rows.keys, row)
+        slot = _session_at(state, key, changes.start[row])
+        holder = _find_holder(state, key)
+        if changes.deleted[row]:
+            _delete_element(state, slot, holder, changes.arrival[row], outcome)
+            continue
+        lacking = _restore_element(state, slot if slot != NONE else holder, rows, row, outcome)
+        if lacking != DONE:
+            return lacking
+        _forget(outcome)
+    outcome.tally[NEXT_ROW] = 0
+    return DONE
+
+
+@inlined
+def _delete_element(state: State, slot: int, holder: int, arrival: int, outcome: Outcome) -> None:
+    """Remove the element of that arrival from the session or the holder; either may be NONE."""
+    element = wide(NONE)
+    if slot != NONE:
+        element = store.find(state.elements, state.content, slot, arrival)
+    if element == NONE and holder != NONE:
+        element = store.find(state.elements, state.content, holder, arrival)
+    if element != NONE:
+        _drop_element(state, element, outcome)
 
 
 @inlined
@@ -258,28 +276,6 @@ def _find_holder(state: State, key: int) -> Any:
     if at < 0 or version_chains.time_at(versions, key, at) != HOLDER_PLACE:
         return wide(NONE)
     return version_chains.version_at(versions, key, at)
-
-
-@inlined
-def _missing_room_for_holder(state: State, stored: FlatRecords, row: int, key: int, outcome: Outcome) -> Any:
-    """Return DONE, or what is lacking for the row's key to have a holder."""
-    if _find_holder(state, key) != NONE:
-        return DONE
-    at = bookkeeping.entry_for(state.windows, key, wide(HOLDER_PLACE))
-    return bookkeeping.missing_room(state, stored, row, key, at, outcome.tally, NEEDED)
-
-
-@inlined
-def _holder(state: State, stored: FlatRecords, row: int, key: int, outcome: Outcome) -> Any:
-    """Return the holder of the row's key, which is opened if there is none."""
-    slot = _find_holder(state, key)
-    if slot == NONE:
-        place = wide(HOLDER_PLACE)
-        slot = recording.open_window(state, stored, row, key, place, place, place, outcome)
-        state.windows.phase[slot] = HOLDER
-        recording.settle_window(state, slot)
-        _forget(outcome)
-    return slot
 
 
 @compiled_in_place

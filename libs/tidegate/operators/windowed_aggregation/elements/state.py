@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.contracts.event_time import MAX_TIMESTAMP, advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, Storage
@@ -161,9 +163,13 @@ class ElementsState:
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply the changelog rows, of which the latest of a slot comes last, and set T to `stream_time`."""
-        self._shell.restore(rows, stream_time, self._replay)
-        if self._rules.kind == SESSION:
-            self._hand_back()
+        if self._rules.kind != SESSION or "since" not in rows.column_names:
+            self._shell.restore(rows, stream_time, self._replay)
+            return
+        is_session = pc.equal(rows["arrival"], recording.WINDOW)
+        self._shell.restore(rows.filter(is_session), stream_time, self._replay_sessions)
+        self._shell.restore(rows.filter(pc.invert(is_session)), stream_time, self._replay_elements)
+        self._hand_back()
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` makes an equal state.
@@ -320,6 +326,25 @@ class ElementsState:
         )
 
     def _replay(self, rows: pa.RecordBatch) -> None:
+        read = self._read(rows)
+        self._apply(lambda outcome: replay.replay(self._shell.state, *read, self._rules, outcome))
+
+    def _replay_sessions(self, rows: pa.RecordBatch) -> None:
+        read = self._read(rows)
+        self._apply(lambda outcome: replay.open_holders(self._shell.state, read.rows, read.changes, outcome))
+        self._apply(lambda outcome: replay.replay_sessions(self._shell.state, *read, self._rules, outcome))
+
+    def _replay_elements(self, rows: pa.RecordBatch) -> None:
+        read = self._read(rows)
+        self._apply(lambda outcome: replay.open_holders(self._shell.state, read.rows, read.changes, outcome))
+        self._apply(lambda outcome: replay.replay_elements(self._shell.state, read.rows, read.changes, outcome))
+
+    def _apply(self, kernel: Callable[[Outcome], int]) -> None:
+        progress = _Batch(None, self._outcome())
+        self._run(lambda: kernel(progress.outcome), progress)
+
+    def _read(self, rows: pa.RecordBatch) -> _Changelog:
+        """Return changelog rows as the kernels take them. Raises UserError if they are of other aggregates."""
         if "since" not in rows.schema.names:
             raise other_aggregates()
         records = columns.records_of(rows)
@@ -335,10 +360,7 @@ class ElementsState:
             phase=_numbers(rows, "phase"),
         )
         elements = Rows(keys_of(whole), _values_of(whole), arrival, read, _zeros(rows).astype(np.int8), MAX_TIMESTAMP)
-        progress = _Batch(None, self._outcome())
-        self._run(
-            lambda: replay.replay(self._shell.state, whole, elements, changes, self._rules, progress.outcome), progress
-        )
+        return _Changelog(whole, elements, changes)
 
     def _hand_back(self) -> None:
         """Give the elements that wait for their sessions to them."""
@@ -413,6 +435,14 @@ class ElementsState:
             lambda: kernel.keep_values(self._shell.state, values, slots_of, outcome),
             lambda signal: self._make_room(signal, int(outcome.tally[common.NEEDED])),
         )
+
+
+class _Changelog(NamedTuple):
+    """Changelog rows for the kernels: keys and values, the rows as elements, and what else they say."""
+
+    whole: FlatRecords
+    rows: Rows
+    changes: replay.Changes
 
 
 class _Batch:
