@@ -10,6 +10,7 @@ import pyarrow as pa
 from tidegate.contracts.kind import Kind
 from tidegate.contracts.operator import Layout, OffsetColumns, Storage
 from tidegate.operators.windowed_aggregation import elements
+from tidegate.operators.windowed_aggregation.batch_results.tables import SLOT, WINDOW_COLUMNS
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.elements import ElementsState, functions_of
 from tidegate.operators.windowed_aggregation.state import (
@@ -18,7 +19,6 @@ from tidegate.operators.windowed_aggregation.state import (
     layout_of,
     plan_of,
 )
-from tidegate.operators.windowed_aggregation.tables import SLOT, WINDOW_COLUMNS
 from tidegate.operators.windowed_aggregation.views import register
 
 __all__ = ["KIND", "WindowedAggregation", "WindowedAggregationConfig", "WindowedAggregationRules"]

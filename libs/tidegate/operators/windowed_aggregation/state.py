@@ -25,9 +25,10 @@ from tidegate.operators import late_and_rejected
 from tidegate.operators.json_values import numbers
 from tidegate.operators.json_values.json_fields import Path
 from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
-from tidegate.operators.windowed_aggregation import aggregates, bookkeeping, measures, tables
+from tidegate.operators.windowed_aggregation import aggregates, bookkeeping
 from tidegate.operators.windowed_aggregation import step as kernel
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Plan, Words, Writing
+from tidegate.operators.windowed_aggregation.batch_results import measures, tables
 from tidegate.operators.windowed_aggregation.bookkeeping import FULL_BYTES, FULL_KEYS, follow_rules, held_in_order
 from tidegate.operators.windowed_aggregation.config import Aggregates, Entry, JsonField, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.integrity import find_damage

@@ -28,9 +28,11 @@ from tidegate.operators import late_and_rejected
 from tidegate.operators.json_values import numbers
 from tidegate.operators.json_values.json_fields import Path
 from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
-from tidegate.operators.windowed_aggregation import bookkeeping, measures
+from tidegate.operators.windowed_aggregation import bookkeeping
 from tidegate.operators.windowed_aggregation import step as common
 from tidegate.operators.windowed_aggregation.aggregates import Numbers, Writing
+from tidegate.operators.windowed_aggregation.batch_results import measures
+from tidegate.operators.windowed_aggregation.batch_results.tables import late
 from tidegate.operators.windowed_aggregation.bookkeeping import follow_rules, held_in_order
 from tidegate.operators.windowed_aggregation.config import DeltaEvictor, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.config.aggregates import OF_ELEMENTS
@@ -49,7 +51,6 @@ from tidegate.operators.windowed_aggregation.state import (
     path_of,
     plan_of,
 )
-from tidegate.operators.windowed_aggregation.tables import late
 from tidegate.operators.windowed_aggregation.window_times import MAX, PENDING, SESSION, Rules, rules_of
 
 RULES = slice(recording.NUMBERS, recording.NUMBERS + len(Rules._fields))

@@ -11,6 +11,7 @@ from tidegate.kernels.columns import record_columns
 from tidegate.kernels.payloads import flat_records
 from tidegate.kernels.touched import CHANGED, OPENED, REMOVED
 from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
+from tidegate.operators.windowed_aggregation.batch_results.tables import EMISSIONS
 from tidegate.operators.windowed_aggregation.elements.recording import (
     CAUSES,
     WINDOW,
@@ -19,7 +20,6 @@ from tidegate.operators.windowed_aggregation.elements.recording import (
     State,
 )
 from tidegate.operators.windowed_aggregation.step import EMITTED_COUNT
-from tidegate.operators.windowed_aggregation.tables import EMISSIONS
 from tidegate.operators.windowed_aggregation.window_times import SESSION, Rules
 
 COLUMNS = (
