@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,10 +17,11 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.cases import CASES, pipeline_reference
 from tidegate.operators.pipeline.config import PipelineConfig
+from tidegate.operators.pipeline.rules.changes import is_chain
 from tidegate.operators.pipeline.strategies import FILTER, REASON, REQUIRE
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing import strategies
-from tidegate.operators.testing.laws import Change, Event, Partition, Trace, batches, small
+from tidegate.operators.testing.laws import Change, Event, Flush, Partition, Trace, batches, small
 from tidegate.runtime.configuration.application import settings_of
 from tidegate.runtime.configuration.changes import changes
 
@@ -35,7 +37,15 @@ _OTHER = {
     ),
     "windowed_aggregation": st.just({}),
 }
-_SIEVES = st.sampled_from([{"filter": FILTER}, {"require": REQUIRE, "reason": REASON}])
+_FUNCTIONS = "tidegate.operators.testing.batch_functions"
+_STATELESS = st.sampled_from(
+    [
+        {"filter": FILTER},
+        {"require": REQUIRE, "reason": REASON},
+        {"map": f"{_FUNCTIONS}:measured", "emits": {"n": "int64"}},
+        {"flat_map": f"{_FUNCTIONS}:repeated", "emits": {"n": "int64"}},
+    ]
+)
 _LAST = st.sampled_from(
     [
         {"kind": "suppression", "until": {"time_limit": "3ms"}},
@@ -46,16 +56,20 @@ _LAST = st.sampled_from(
 
 
 @st.composite
-def changed_steps(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The steps with other stateless steps between them, other options, and perhaps a new step at the end."""
+def changed_steps(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str]) -> list[dict[str, Any]]:
+    """The steps with other stateless steps between them, other options, without some that hold nothing, or with more.
+
+    A new step is at the end.
+    """
     found: list[dict[str, Any]] = []
     for step in steps:
         if "kind" not in step:
             found += [step] if draw(st.booleans()) else []
             continue
-        found += draw(st.lists(_SIEVES, max_size=1))
+        found += draw(st.lists(_STATELESS, max_size=1))
         keep = step.get("until") == "window_close" or draw(st.booleans())
-        found.append(step if keep else step | draw(_OTHER[step["kind"]]))
+        if step["name"] in holding or draw(st.integers(0, 2)):
+            found.append(step if keep else step | draw(_OTHER[step["kind"]]))
     if draw(st.booleans()):
         last = draw(_LAST)
         emit = {"emit": draw(st.sampled_from(["updates", "final"]))} if last["kind"] == "windowed_aggregation" else {}
@@ -65,18 +79,21 @@ def changed_steps(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str
 
 @st.composite
 def examples(draw: st.DrawFn) -> tuple[PipelineConfig, list[Event], set[int]]:
-    """A pipeline, a history in which it changes, and where that is cut into batches."""
-    config = draw(CASES["pipeline"].configs.filter(CASES["pipeline"].changing))
+    """A chain, a history in which it changes, and where that is cut into batches."""
+    config = draw(CASES["pipeline"].configs.filter(lambda config: is_chain(config.steps)))
     history = strategies.readable(draw(CASES["pipeline"].histories), config)
+    at = draw(st.integers(0, len(history)))
+    begin = [*history[:at], *([Flush()] if draw(st.booleans()) else [])]
     settings = settings_of(config)
+    held = Counter(row["step"] for row in pipeline_reference(config, begin, CLOCK_MS).held if row["step"])
     try:
-        after = PipelineConfig.model_validate(settings | {"steps": draw(changed_steps(settings["steps"]))})
+        steps = draw(changed_steps(settings["steps"], set(held)))
+        after = PipelineConfig.model_validate(settings | {"steps": steps})
     except ValidationError:
         after = config
-    if any(change.refused for change in changes(config, after)):
+    if any(change.refused for change in changes(config, after, held=lambda step: held[step])):
         after = config
-    at = draw(st.integers(0, len(history)))
-    return config, [*history[:at], Change(after), *history[at:]], draw(strategies.cuts)
+    return config, [*begin, Change(after), *history[at:]], draw(strategies.cuts)
 
 
 class Changing(Partition):

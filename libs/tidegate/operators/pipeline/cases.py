@@ -10,13 +10,14 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.changing_reference import ChangingChain, Holder, Sieve, Under, way_of
+from tidegate.operators.pipeline.changing_reference import ChangingChain, Holder, Passing, Under
 from tidegate.operators.pipeline.config import Filter, FilterBy, FlatMap, Map, PipelineConfig, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain
 from tidegate.operators.pipeline.rules.changes import is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import as_config
+from tidegate.operators.pipeline.rules.steps import StepRules
 from tidegate.operators.pipeline.steps import operators_of
 from tidegate.operators.pipeline.strategies import REASON, pipeline_configs, pipelines_with_a_join
 from tidegate.operators.registry import test_part
@@ -51,11 +52,11 @@ def _names(config: PipelineConfig) -> dict[int, str]:
 
 def _of_changing_chain(configs: Sequence[PipelineConfig], history: Sequence[Event], clock_ms: int) -> Trace:
     """Return the trace of a chain; a change may bring steps, or take some away."""
-    chain = ChangingChain(way_of(history), configs[0].time == "pipeline", _under(configs[0]), _under)
+    chain = ChangingChain.of(history, configs[0].time == "pipeline", _under(configs[0]), _under)
     for name in _all_steps(configs):
-        chain.sift(name)
+        chain.pass_by(name)
         chain.operate(name, partial(_played_under, clock_ms))
-    chain.sift(None)
+    chain.pass_by(None)
     taken = sum(isinstance(event, Row) and not event.time_only for event in history)
     chain.trace.applied = taken - sum(row["topic"] is None for row in [*chain.trace.late, *chain.trace.rejected])
     return _finished(configs[-1], chain.trace, chain.emissions(), chain.times)
@@ -68,19 +69,47 @@ def _all_steps(configs: Sequence[PipelineConfig]) -> list[str]:
 
 def _under(config: PipelineConfig) -> Under:
     """Return what the chain is under this configuration."""
-    under, run, holds, names = Under({}, {}, ""), list[Sieve](), config.holds(), _names(config)
+    under, run, holds, names = Under({}, {}, ""), list[Passing](), config.holds(), _names(config)
     for at, step in enumerate(config.steps):
         if isinstance(step, Stateful):
-            under.sieves[step.name], run = run, []
+            under.passings[step.name], run = run, []
             under.holders[step.name] = Holder(as_config(step.rules), holds[step.name])
-            continue
-        run.append(
-            Sieve(names[at], lambda row: row.key not in (None, b"a"))
-            if isinstance(step, Filter | FilterBy)
-            else Sieve(names[at], lambda row: row.key not in (None, b"ab"), REASON)
-        )
-    under.sieves[None] = run
+        else:
+            run.append(_passing(names[at], step))
+    under.passings[None] = run
     return under._replace(last=names[len(config.steps) - 1])
+
+
+def _passing(name: str, step: StepRules) -> Passing:
+    """Return what a stateless step does with a row."""
+    if isinstance(step, FlatMap):
+        return Passing(name, _repeated, multiplies=True)
+    if isinstance(step, Map):
+        failure = _failure(step)
+        return Passing(name, lambda row: [_measured(row)], lambda row: failure if row.key == b"ab" else None)
+    if isinstance(step, Filter | FilterBy):
+        return Passing(name, lambda row: [row.value] if _is_other(row) else [])
+    return Passing(name, lambda row: [row.value], lambda row: None if _is_right(row) else REASON)
+
+
+def _is_other(row: Row) -> bool:
+    return row.key not in (None, b"a")
+
+
+def _is_right(row: Row) -> bool:
+    return row.key not in (None, b"ab")
+
+
+def _measured(row: Row) -> bytes:
+    return b'{"n":%s}' % (b"null" if row.key is None else b"%d" % len(row.key))
+
+
+def _repeated(row: Row) -> list[bytes | None]:
+    return [b'{"n":%d}' % n for n in range(len(row.key or b"") % 3)]
+
+
+def _failure(step: Map) -> str:
+    return f"{step.map} fails: ValueError: ab"
 
 
 def _played_under(clock_ms: int, config: OperatorConfig, events: Sequence[Event]) -> Trace:
@@ -102,14 +131,14 @@ def _play(config: PipelineConfig, chain: Chain, at: int, name: str, read: Sequen
         chain.joins |= set() if step.rules.reads() is None else {at}
         chain.operate(at, name, before, play, config.holds()[name], windows=windows)
     elif isinstance(step, FlatMap):
-        chain.flat_map(at, before, lambda row: [b'{"n":%d}' % n for n in range(len(row.key or b"") % 3)])
+        chain.flat_map(at, before, _repeated)
     elif isinstance(step, Map):
-        chain.require(at, name, before, lambda row: row.key != b"ab", f"{step.map} fails: ValueError: ab")
-        chain.map(at, lambda row: b'{"n":%s}' % (b"null" if row.key is None else b"%d" % len(row.key)))
+        chain.require(at, name, before, lambda row: row.key != b"ab", _failure(step))
+        chain.map(at, _measured)
     elif isinstance(step, Filter | FilterBy):
-        chain.filter(at, before, lambda row: row.key not in (None, b"a"))
+        chain.filter(at, before, _is_other)
     else:
-        chain.require(at, name, before, lambda row: row.key not in (None, b"ab"), REASON)
+        chain.require(at, name, before, _is_right, REASON)
 
 
 def _played(reference: Any, rules: OperatorConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
@@ -169,11 +198,6 @@ def _time_row(time: tuple[str, int, int]) -> dict[str, Any]:
     return {"op": "put", "key": name.encode(), "timestamp": stream_time, "offset": received}
 
 
-def _of_sieves(config: PipelineConfig) -> bool:
-    """Return whether no step makes other rows: the reference of changing chains does not play these."""
-    return not any(isinstance(step, Map | FlatMap) for step in config.steps)
-
-
 _HOLDING = PipelineConfig.model_validate(
     {"input": "records", "steps": [{"name": "held", "kind": "suppression", "until": {"time_limit": "1h"}}]}
 )
@@ -185,7 +209,6 @@ CASES = {
         reference=pipeline_reference,
         holding=_HOLDING,
         bytes_per_record=600,
-        changing=_of_sieves,
     ),
     "pipeline_with_a_join": Case(
         configs=pipelines_with_a_join(),

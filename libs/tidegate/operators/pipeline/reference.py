@@ -65,8 +65,7 @@ class Chain:
     def of(cls, history: Sequence[Event], passes_time: bool) -> Chain:
         """Return a chain without steps."""
         moved = [Moved(event, source_of(event), turn) for turn, event in enumerate(history)]
-        given = {event.offset: event.value for event in history if isinstance(event, Row) and not event.time_only}
-        return cls(passes_time, {"input": Way(moved, in_input=True)}, given)
+        return cls(passes_time, {"input": Way(moved, in_input=True)}, given_values(history))
 
     def merged(self, steps: Sequence[Any]) -> Way:
         """Return the way behind these steps: what one event of the history causes is in the order of the steps."""
@@ -87,19 +86,19 @@ class Chain:
     def map(self, step: Any, made: Callable[[Row], bytes]) -> None:
         """Replace the values of the records that leave a step."""
         moved = [
-            each._replace(event=_valued(each.event, made(each.event))) if is_record(each.event) else each  # type: ignore[arg-type]
+            each._replace(event=valued(each.event, made(each.event))) if is_record(each.event) else each  # type: ignore[arg-type]
             for each in self.ways[step].moved
         ]
         self.ways[step] = replace(self.ways[step], moved=moved)
 
-    def flat_map(self, step: Any, before: Way, made: Callable[[Row], list[bytes]]) -> None:
+    def flat_map(self, step: Any, before: Way, made: Callable[[Row], list[bytes | None]]) -> None:
         """Replace each record by records of other values, of which there may be none; its time passes on then."""
         way: list[Moved] = []
         for moved in before.moved:
             values = made(moved.event) if is_record(moved.event) else []  # type: ignore[arg-type]
             stays = not is_record(moved.event) or _passes(moved.event, lambda _: False)
             rest = [] if values or not stays else [_without_record(moved.event, lambda _: False)]
-            way += [moved._replace(event=event) for event in [*(_valued(moved.event, each) for each in values), *rest]]
+            way += [moved._replace(event=event) for event in [*(valued(moved.event, each) for each in values), *rest]]
             if before.in_input and values:
                 self.takers.update([moved.source])
         self._go_on(step, replace(before, in_input=False), way)
@@ -215,7 +214,7 @@ def _emitted(row: dict[str, Any]) -> Emitted:
     return found
 
 
-def _valued(event: Event, value: bytes) -> Event:
+def valued(event: Event, value: bytes | None) -> Event:
     """Return the record with another value."""
     assert isinstance(event, Row)
     found = event._replace(value=value)
@@ -242,6 +241,11 @@ def _numbered(way: Sequence[Moved]) -> Iterator[Moved]:
             received += not moved.event.time_only
         else:
             yield moved
+
+
+def given_values(history: Sequence[Event]) -> dict[int, bytes | None]:
+    """Return the values of the records, by offset."""
+    return {event.offset: event.value for event in history if isinstance(event, Row) and not event.time_only}
 
 
 def source_of(event: Event) -> int:
