@@ -160,6 +160,50 @@ RULES = (
         removals=(condition("False"),),
     ),
     Rule(
+        slug="new-step-last",
+        name="a new step of a pipeline that holds state is behind all others",
+        chapter=Chapter.BATCH,
+        tests=tests("pipelines/test_changes", "a_new_step_that_holds_state_goes_to_the_end"),
+        removals=(value("None"),),
+    ),
+    Rule(
+        slug="removed-first-all-empty",
+        name="the first step of a pipeline is removed only if no step holds anything",
+        chapter=Chapter.BATCH,
+        tests=tests("pipelines/test_changes", "the_first_step_is_removed_only_if_none_holds_anything"),
+        removals=(value("{name: held(name)}"),),
+    ),
+    Rule(
+        slug="step-keeps-kind",
+        name="a step of a pipeline that holds state keeps its kind",
+        chapter=Chapter.BATCH,
+        tests=tests("pipelines/test_changes", "a_step_of_another_kind_and_name_are_another_step"),
+        removals=(replaced("_ANOTHER_KIND", "None"),),
+    ),
+    Rule(
+        slug="unmeasured-step-holds-all",
+        name="a step of a pipeline counts as holding what the partition holds if the log has no measure of it",
+        chapter=Chapter.BATCH,
+        tests=tests("pipelines/test_changes", "a_log_that_never_measured_its_steps_counts_as_holding_in_each"),
+        removals=(replaced("known.totals.held", "0"),),
+    ),
+    Rule(
+        slug="failing-rows-alone",
+        name="of the rows that a batch function gets, those at which it fails are rejected and the others go on",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "pipelines/test_batch_functions", "rows_at_which_a_function_fails_are_rejected_and_the_others_go_on"
+        ),
+        removals=(condition("True"),),
+    ),
+    Rule(
+        slug="flat-map-in-order",
+        name="the results of a flat_map are in the order of the rows of which they were made",
+        chapter=Chapter.BATCH,
+        tests=tests("pipelines/test_batch_functions", "the_results_of_a_flat_map_are_in_the_order_of_the_rows"),
+        removals=(value("np.arange(len(row))"),),
+    ),
+    Rule(
         slug="first-numbers-stay",
         name="the rows of a pipeline's first step are numbered in the same way as before",
         chapter=Chapter.BATCH,

@@ -62,6 +62,7 @@ class CheckedFunction:
         try:
             found = self.function(rows)
         except Exception as error:
+            # rule: failing-rows-alone
             if rows.num_rows == 1:
                 return self._nothing({0: shorten(f"{self.call.function} fails: {_text(error)}", _LONGEST_CAUSE)})
             half = rows.num_rows // 2
@@ -82,6 +83,7 @@ class CheckedFunction:
             return Made(np.arange(count), fields, {})
         fields = self._batch(found, pa.schema([*self.call.emits, pa.field(ROW, pa.int64())]))
         row = self._rows(fields.column(ROW), count)
+        # rule: flat-map-in-order
         order = np.argsort(row, kind="stable")
         return Made(row[order], fields.select(self.call.emits.names).take(pa.array(order)), {})
 

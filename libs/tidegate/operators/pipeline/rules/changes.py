@@ -73,6 +73,7 @@ def changes_of_steps(before: Chain, after: Chain, held: Held, known: int) -> Ite
             yield from _changed(before, after, name, known)
     for at, name in enumerate(after.stateful):
         if name not in before.stateful:
+            # rule: new-step-last
             refused = None if set(list(after.stateful)[at:]).isdisjoint(common) else _NOT_AT_THE_END
             if after.stateful[name].rules.reads() is not None:
                 refused = _READ_NO_TABLE
@@ -93,6 +94,7 @@ def _removed(before: Chain, name: str, held: Held) -> PartChange:
     input: so if that is removed, they must hold nothing either.
     """
     first = next(iter(before.stateful))
+    # rule: removed-first-all-empty
     holding = {step: held(step) for step in (before.stateful if name == first else [name])}
     refused = None
     # rule: removed-step-empty
@@ -108,6 +110,7 @@ def _changed(before: Chain, after: Chain, name: str, known: int) -> Iterator[Par
     """Yield what differs in a step that both have, by the rules of its kind."""
     was, now = before.stateful[name].rules, after.stateful[name].rules
     if was.kind != now.kind:
+        # rule: step-keeps-kind
         yield PartChange(f"steps.{name}.kind", was.kind, now.kind, _ANOTHER_KIND)
         return
     is_first = name == next(iter(before.stateful))
