@@ -216,6 +216,6 @@ CASES = {
         reference=pipeline_reference,
         holding=_HOLDING,
         bytes_per_record=600,
-        changing=lambda _: False,
+        changing=False,
     ),
 }

@@ -35,7 +35,7 @@ class Case:
     reference: Callable[[Any, Sequence[Event], int], Trace]
     holding: OperatorConfig
     bytes_per_record: int
-    changing: Callable[[Any], bool] = lambda _config: True
+    changing: bool = True
 
 
 @dataclass
