@@ -59,7 +59,7 @@ _LAST = st.sampled_from(
 def changed_steps(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str]) -> list[dict[str, Any]]:
     """The steps with other stateless steps between them, other options, without some that hold nothing, or with more.
 
-    A new step is at the end.
+    The first step with state stays: its time is that of the partition. A new step is at the end.
     """
     found: list[dict[str, Any]] = []
     for step in steps:
@@ -68,7 +68,8 @@ def changed_steps(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str
             continue
         found += draw(st.lists(_STATELESS, max_size=1))
         keep = step.get("until") == "window_close" or draw(st.booleans())
-        if step["name"] in holding or draw(st.integers(0, 2)):
+        is_first = not any("kind" in each for each in found)
+        if is_first or step["name"] in holding or draw(st.integers(0, 2)):
             found.append(step if keep else step | draw(_OTHER[step["kind"]]))
     if draw(st.booleans()):
         last = draw(_LAST)
