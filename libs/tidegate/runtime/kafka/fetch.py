@@ -65,7 +65,8 @@ def fetch_together(
 ) -> dict[int, Fetched]:
     """Ask each leader once for all of its ranges; return the partitions whose ranges came whole, with their records.
 
-    `max_bytes`: for all of them. Nothing is retried, and no error is raised: `fetch` reads the other partitions.
+    `max_bytes`: for all of them. Nothing is retried: `fetch` reads the other partitions, and reports their errors.
+    Raise EngineError if no broker can be reached, or if a record batch is damaged.
     """
     deadline, share = Deadline(deadline_s, client.clock), max_bytes // max(1, len(ranges))
     by_leader = _by_leader(client, topic, ranges)

@@ -128,28 +128,28 @@ def _written_out(attempt: Attempt, done: Sequence[_Changed], port: Port) -> list
         for share, output in zip(sharing, prepared, strict=True)
         if isinstance(output, Prepared)
     ]
-    parts.append(lambda: _as_answer(done[0].plan, lambda: _write(attempt, done)))
+    parts.append(lambda: _as_answer(done[0].ready.plan, lambda: _write(attempt, done)))
     *opened, files = attempt.environment.map_waiting(lambda part: part(), parts)
     for one in done:
-        one.watch.lap("files")  # beside the output
+        one.ready.watch.lap("files")  # beside the output
     if failed := [answer for answer in (files, *opened) if isinstance(answer, PartitionFailure)]:
         return [*failed]
     transactions = {partition: each for each in opened for partition in each.partitions}
-    head, *others = [_result(one, transactions.get(one.plan.partition)) for one in done]
+    head, *others = [_result(one, transactions.get(one.ready.plan.partition)) for one in done]
     return [replace(head, files=files), *others]
 
 
 def _prepared(share: Sequence[_Changed], port: Port) -> Prepared | PartitionFailure | None:
     """Prepare the output of these partitions for a transaction; None without any."""
-    worked = [Worked(one.plan, one.step, one.next_offset) for one in share]
-    return _as_answer(share[0].plan, lambda: port.prepare(worked))
+    worked = [Worked(one.ready.plan, one.step, one.next_offset) for one in share]
+    return _as_answer(share[0].ready.plan, lambda: port.prepare(worked))
 
 
 def _opened(share: Sequence[_Changed], prepared: Prepared, port: Port) -> Opened | PartitionFailure:
     """Open the transaction with the output of these partitions."""
-    opened = _as_answer(share[0].plan, lambda: port.open(prepared))
+    opened = _as_answer(share[0].ready.plan, lambda: port.open(prepared))
     for one in share:
-        one.watch.lap("output")
+        one.ready.watch.lap("output")
     return opened
 
 
@@ -185,19 +185,13 @@ class _Ready:
 
 @dataclass(frozen=True, kw_only=True)
 class _Changed:
-    """A partition whose local state is that after the batch, and what its kernel has returned.
+    """A partition whose local state is that after the batch, and what its kernel has returned."""
 
-    `replica`: how the replica of the table was recovered, if the operator reads one.
-    """
-
-    plan: PartitionPlan
+    ready: _Ready
     step: StepResult
     next_offset: int
     stopped_at: int | None
     epoch: int
-    recovery: RecoveryPlan
-    replica: RecoveryPlan | None
-    watch: Stopwatch
 
 
 def _changed(
@@ -258,19 +252,16 @@ def _stepped(attempt: Attempt, ready: _Ready, port: Port, together: Mapping[int,
     # rule: raised-offsets/stopped
     stopped_at = None if step.stopped_at is None else step.stopped_at - raised_now(plan.raised)
     return _Changed(
-        plan=plan,
+        ready=ready,
         step=step,
         next_offset=fetched.next_offset if stopped_at is None else stopped_at,
         stopped_at=stopped_at,
         epoch=fetched.epoch,
-        recovery=ready.recovery,
-        replica=ready.replica,
-        watch=watch,
     )
 
 
 def _result(changed: _Changed, opened: Opened | None) -> PartitionResult:
-    plan, step = changed.plan, changed.step
+    plan, step = changed.ready.plan, changed.step
     return PartitionResult(
         partition=plan.partition,
         action=plan.action,
@@ -285,11 +276,11 @@ def _result(changed: _Changed, opened: Opened | None) -> PartitionResult:
         floor=step.floor,
         needs=step.needs,
         reader_time=step.reader_time,
-        recovery=changed.recovery,
+        recovery=changed.ready.recovery,
         epoch=changed.epoch,
-        replica=changed.replica,
+        replica=changed.ready.replica,
         ledger=step.ledger,
-        seconds=changed.watch.seconds,
+        seconds=changed.ready.watch.seconds,
     )
 
 
@@ -370,7 +361,7 @@ def _act(attempt: Attempt, plan: PartitionPlan, state: OperatorState, records: R
 
 
 def _write(attempt: Attempt, changed: Sequence[_Changed]) -> tuple[DataFile, ...]:
-    rows = [Rows(kind, one.plan.partition, getattr(one.step, name)) for kind, name in _TABLES for one in changed]
+    rows = [Rows(kind, one.ready.plan.partition, getattr(one.step, name)) for kind, name in _TABLES for one in changed]
     naming = Naming(attempt.log_format, attempt.batch, attempt.attempt, attempt.clock)
     return write_rows(attempt.log, naming, rows, topic=attempt.topic)
 
