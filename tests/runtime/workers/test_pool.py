@@ -16,11 +16,16 @@ import pytest
 from tests.patience import wait_for
 from tidegate.runtime.spark.session import Spark, leaves_room, start_spark
 from tidegate.runtime.workers.jobs import WorkerJobs
-from tidegate.runtime.workers.lanes import Item, WorkerLost
+from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
 from tidegate.runtime.workers.placement import Post
 from tidegate.runtime.workers.pool import Worker, Workers, put, workers_of
+from tidegate.runtime.workers.resident import GIVES_WAY
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def niceness_of(lane: Lane) -> int:
+    return int(put(lane, Item("test", os.getpriority, (os.PRIO_PROCESS, 0))).result(60))
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +107,7 @@ def test_a_frozen_worker_is_lost_after_ten_seconds_and_killed(workers: Workers) 
 
 def test_what_takes_long_runs_beside_batches_and_can_be_cancelled(workers: Workers) -> None:
     worker = workers.ready()[0]
-    lane = workers.beside(worker)
+    lane = workers.beside(worker, "beside")
     pid = put(lane, Item("test", os.getpid, ())).result(60)
     assert pid != pid_of(worker)
     rebuild = put(lane, Item("rebuild", time.sleep, (60,)))
@@ -112,7 +117,14 @@ def test_what_takes_long_runs_beside_batches_and_can_be_cancelled(workers: Worke
     workers.cancel("rebuild")
     assert isinstance(rebuild.exception(5), WorkerLost)
     wait_for(lambda: not alive(pid))
-    assert put(workers.beside(worker), Item("test", os.getpid, ())).result(60) != pid
+    assert put(workers.beside(worker, "beside"), Item("test", os.getpid, ())).result(60) != pid
+
+
+def test_a_process_for_the_background_gives_way_to_batches_and_to_what_is_waited_for(workers: Workers) -> None:
+    worker = workers.ready()[0]
+    beside = niceness_of(workers.beside(worker, "beside"))
+    assert beside == niceness_of(worker.batch)
+    assert niceness_of(workers.beside(worker, "background")) == min(19, beside + GIVES_WAY)
 
 
 def test_pieces_of_a_compaction_run_one_at_a_time_and_their_code_travels(workers: Workers) -> None:
@@ -126,7 +138,7 @@ def test_workers_end_promptly_also_in_the_middle_of_work(spark: Spark) -> None:
     with workers_of(spark) as workers:
         assert workers is not None
         pids = [pid_of(worker) for worker in workers.ready()]
-        beside = workers.beside(workers.ready()[0])
+        beside = workers.beside(workers.ready()[0], "beside")
         pids.append(put(beside, Item("test", os.getpid, ())).result(60))
         ask(workers.ready()[0], time.sleep, 60)
         put(beside, Item("test", time.sleep, (60,)))

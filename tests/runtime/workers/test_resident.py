@@ -217,7 +217,7 @@ def test_a_process_beside_a_worker_ends_in_silence_when_its_driver_hangs_up() ->
     command = [sys.executable, "-m", "tidegate.runtime.workers.beside"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stderr is not None
-        pickle.dump((Seat(0, "127.0.0.1", door.port, b"key"), Site("machine", "", "1")), process.stdin)
+        pickle.dump((Seat(0, "127.0.0.1", door.port, b"key"), "beside", Site("machine", "", "1")), process.stdin)
         process.stdin.flush()  # and it stays open: the worker lives
         told = process.stderr.read()
         assert (process.wait(PATIENCE_S), told) == (0, b"")

@@ -118,14 +118,14 @@ class WorkerJobs:
         if not items:
             return []
         workers = self._workers.ready()
-        lanes = [self._workers.beside(workers[number % len(workers)]) for number in range(len(items))]
+        lanes = [self._workers.beside(workers[number % len(workers)], "beside") for number in range(len(items))]
         return _results([put(lane, Item(self._owner, work, (item,))) for lane, item in zip(lanes, items, strict=True)])
 
     def each_sequentially(self, work: Callable[[Any], Answer], items: Sequence[Any]) -> list[Answer]:
         """Run the work on one item at a time, beside batches; return the results in order."""
         found: list[Answer] = []
         for item in items:
-            lane = self._workers.beside(min(self._workers.ready(), key=_load_beside))
+            lane = self._workers.beside(min(self._workers.ready(), key=_load_in_background), "background")
             found += _results([put(lane, Item(self._owner, work, (item,)))])
         return found
 
@@ -143,7 +143,7 @@ class WorkerJobs:
         return groups
 
     def _lane(self, worker: Worker, rebuilds: bool) -> Lane:
-        return self._workers.beside(worker) if rebuilds else worker.batch
+        return self._workers.beside(worker, "beside") if rebuilds else worker.batch
 
 
 def _gathered(groups: Mapping[Worker, list[PartitionPlan]]) -> dict[Worker, list[PartitionPlan]]:
@@ -199,5 +199,5 @@ def _results(answers: Sequence[Future[Answer]]) -> list[Answer]:
     return [answer.result() for answer in answers]
 
 
-def _load_beside(worker: Worker) -> int:
-    return 0 if worker.beside is None else worker.beside.load
+def _load_in_background(worker: Worker) -> int:
+    return worker.beside["background"].load if "background" in worker.beside else 0

@@ -13,8 +13,11 @@ from pyspark import cloudpickle
 
 from tidegate.runtime.task.messages import Attempt
 
-LaneName = Literal["batch", "beside"]
-"""What a worker's process does: the work of batches, or beside it what takes long (rebuilds, compactions)."""
+BesideName = Literal["beside", "background"]
+"""What a process beside a worker's own does: what takes long (rebuilds, requested compactions), or what nobody waits
+for (other compactions)."""
+LaneName = Literal["batch"] | BesideName
+"""What a worker's process does: the work of batches, or something beside it."""
 
 _OF_ONE_BATCH = {"version", "epoch", "batch", "attempt", "clock", "max_batch_bytes"}
 _Attempt = TypeVar("_Attempt", bound=Attempt)

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from multiprocessing.connection import Connection
 from threading import Condition, Event, Lock, Thread
@@ -25,7 +25,7 @@ from tidegate.runtime.task.run import warm_up
 from tidegate.runtime.telemetry.log_lines import log_fields
 from tidegate.runtime.workers.connection import Door, hang_up
 from tidegate.runtime.workers.lanes import Item, Lane
-from tidegate.runtime.workers.messages import Hello, Seat, receive
+from tidegate.runtime.workers.messages import BesideName, Hello, Seat, receive
 from tidegate.runtime.workers.placement import Placement, Post, is_needed, lacking, shares
 from tidegate.runtime.workers.places import Disk, disk_of, first_free, place_of
 from tidegate.runtime.workers.resident import start_beside
@@ -58,7 +58,7 @@ TeamSize = Callable[[int], int | None]
 
 @dataclass(eq=False)
 class Worker:
-    """A resident task: its lane for batches, and the one beside it, which is started when it is needed.
+    """A resident task: its lane for batches, and those beside it, each of which is started when it is needed.
 
     `executor`: Spark's name of the one where it is to start, and then of the one where it runs. `home`: the names of
     the place and of the worker there, by which partitions find their homes; None before it has connected.
@@ -73,12 +73,12 @@ class Worker:
     home: Post | None = None
     ready: bool = False
     unconnected: int = 0
-    beside: Lane | None = None
+    beside: dict[BesideName, Lane] = field(default_factory=dict)
 
     @property
     def lanes(self) -> list[Lane]:
         """Return the lanes that there are."""
-        return [self.batch] if self.beside is None else [self.batch, self.beside]
+        return [self.batch, *self.beside.values()]
 
 
 @dataclass
@@ -163,20 +163,20 @@ class Workers:
             found = {} if placement is None else placement.to_drop(one_each)
         return [(one_each[place], partitions) for place, partitions in found.items()]
 
-    def beside(self, worker: Worker) -> Lane:
-        """Return the worker's lane for what takes long; start its process if it has none."""
+    def beside(self, worker: Worker, name: BesideName) -> Lane:
+        """Return the worker's lane for what takes long and is called that; start its process if it has none."""
         with self._changed:
-            if worker.beside is not None:
-                return worker.beside
-            lane = worker.beside = Lane(lambda: self._beside_ended(worker, lane))
-        start = Item(_STARTING, start_beside, (worker.seat,))
+            if name in worker.beside:
+                return worker.beside[name]
+            lane = worker.beside[name] = Lane(lambda: self._beside_ended(worker, name, lane))
+        start = Item(_STARTING, start_beside, (worker.seat, name))
         start.answer.add_done_callback(lambda done: None if done.exception() is None else lane.lose(_NOT_STARTED))
         worker.batch.put(start)
         return lane
 
     def cancel(self, owner: str) -> None:
         """Cancel all that this owner does beside batches; a process in the middle of it is ended."""
-        for lane in [worker.beside for worker in self._all() if worker.beside is not None]:
+        for lane in [lane for worker in self._all() for lane in [*worker.beside.values()]]:
             if lane.withdraw(owner):
                 lane.lose("the work was cancelled")
 
@@ -221,8 +221,8 @@ class Workers:
     def _lane_of(self, hello: Hello) -> Lane | None:
         with self._changed:
             worker = self._workers.get(hello.seat)
-            if worker is None or hello.lane == "beside":
-                return None if worker is None else worker.beside
+            if worker is None or hello.lane != "batch":
+                return None if worker is None or hello.lane == "batch" else worker.beside.get(hello.lane)
             meant, worker.executor = worker.executor, hello.site.executor or worker.executor
             seated = [each for each in self._workers.values() if each.home is not None]
             if is_needed(worker.executor, self._wanted, [each.executor for each in seated]):
@@ -255,15 +255,15 @@ class Workers:
     def _worker_ended(self, worker: Worker) -> None:
         with self._changed:
             self._workers.pop(worker.seat.number, None)
-            worker.ready, beside = False, worker.beside
+            worker.ready, beside = False, [*worker.beside.values()]
             self._changed.notify_all()
-        if beside is not None:
-            beside.lose("a worker was lost")
+        for lane in beside:
+            lane.lose("a worker was lost")
 
-    def _beside_ended(self, worker: Worker, lane: Lane) -> None:
+    def _beside_ended(self, worker: Worker, name: BesideName, lane: Lane) -> None:
         with self._changed:
-            if worker.beside is lane:
-                worker.beside = None
+            if worker.beside.get(name) is lane:
+                del worker.beside[name]
 
     # ---- the keeper
 
@@ -291,7 +291,8 @@ class Workers:
             for lane in worker.lanes:
                 lane.look()
             self._look_at(worker, tasks)
-            self._look_beside(worker, tasks)
+            for lane in [*worker.beside.values()]:
+                self._look_beside(worker, lane, tasks)
         self._avoided = {executor: looks - 1 for executor, looks in self._avoided.items() if looks > 1}
         for executor in lacking(self._wanted, [worker.executor for worker in self._all()]):
             if executor not in self._avoided:
@@ -321,10 +322,7 @@ class Workers:
             self._give_up(worker, worker.batch, tasks)
             worker.job.cancel()
 
-    def _look_beside(self, worker: Worker, tasks: SparkTasks) -> None:
-        lane = worker.beside
-        if lane is None:
-            return
+    def _look_beside(self, worker: Worker, lane: Lane, tasks: SparkTasks) -> None:
         if lane.silent > (STARTING_LOOKS if lane.hello is None else FROZEN_LOOKS):
             self._give_up(worker, lane, tasks)
         elif lane.unused > UNUSED_LOOKS:

@@ -23,10 +23,12 @@ from typing import Any
 from pyspark import TaskContext
 
 from tidegate.runtime.workers.connection import connect, hang_up
-from tidegate.runtime.workers.messages import Alive, Done, Failed, Hello, LaneName, Seat, Site, Work, send
+from tidegate.runtime.workers.messages import Alive, BesideName, Done, Failed, Hello, LaneName, Seat, Site, Work, send
 from tidegate.runtime.workers.site import own_state_folder, site
 
 ALIVE_EVERY_S = 0.5
+GIVES_WAY = 10
+"""By how much a process for the background is nicer than its worker: it gets a tenth of a core that others want too."""
 GIVEN_UP = 3
 """The exit code of a process whose connection closed while it worked."""
 
@@ -43,11 +45,11 @@ def reside(seat: Seat) -> None:
         _work(seat, "batch", site())
 
 
-def start_beside(seat: Seat) -> None:
+def start_beside(seat: Seat, lane: BesideName) -> None:
     """Start a process that works beside this one, connects to the driver by itself, and ends with this one.
 
     It is a process of its own, so that it can be ended in the middle of its work, and so that batches need not share
-    Python's global lock with it.
+    Python's global lock with it. One for the background gives way to this process and to others of its priority.
     """
     child = subprocess.Popen(
         [sys.executable, "-m", "tidegate.runtime.workers.beside"],
@@ -55,9 +57,11 @@ def start_beside(seat: Seat) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     _children.append(child)
+    if lane == "background":
+        os.setpriority(os.PRIO_PROCESS, child.pid, min(19, os.getpriority(os.PRIO_PROCESS, 0) + GIVES_WAY))
     if child.stdin is None:
         raise AssertionError("the child has a pipe")
-    pickle.dump((seat, site()), child.stdin)
+    pickle.dump((seat, lane, site()), child.stdin)
     child.stdin.flush()
 
 
@@ -79,10 +83,10 @@ def _children_ended() -> Iterator[None]:
 
 def work_beside() -> None:
     """Work for the driver as a process beside a worker, which gives the seat on standard input, until either ends."""
-    seat, where = pickle.load(sys.stdin.buffer)
+    seat, lane, where = pickle.load(sys.stdin.buffer)
     Thread(target=_end_with_parent, name="end of the worker", daemon=True).start()
     with suppress(OSError, EOFError):
-        _work(seat, "beside", where)
+        _work(seat, lane, where)
 
 
 def _end_with_parent() -> None:

@@ -262,8 +262,9 @@ class _Group:
             return ((*needed, *self.own), True) if several else ((), False)
         expired = [file for file in self.own if file.max_batch <= self.drop_through]
         small = [file for file in self.own if file.max_batch > self.drop_through and file.size < SMALL_FILE_BYTES]
-        sizes = {file: self.shares.get(file.path, file.size) for file in (*small, *needed)}
-        merged = [file for file in _mergeable(sizes) if file not in needed]
+        sizes = {file.path: self.shares.get(file.path, file.size) for file in (*small, *needed)}
+        mergeable = _mergeable(sizes)
+        merged = [file for file in small if file.path in mergeable]
         return (*needed, *expired, *merged), False
 
 
@@ -312,17 +313,18 @@ def _mostly_dead(files: list[DataFile], held: int) -> bool:
     return rows <= FEW_ROWS or rows >= 2 * held
 
 
-def _mergeable(sizes: Mapping[DataFile, int]) -> list[DataFile]:
+def _mergeable(sizes: Mapping[str, int]) -> set[str]:
     """Return the smallest files, without the first that is larger than all smaller ones together and those after it.
 
-    So a row is merged once for each doubling of its file. A single file is not merged.
+    So a row is merged once for each doubling of its file. A single file is not merged. `sizes`: by path.
     """
-    taken: list[DataFile] = []
-    for file in sorted(sizes, key=lambda file: sizes[file]):
-        if len(taken) > 1 and sizes[file] > sum(sizes[one] for one in taken):
+    taken, total = set[str](), 0
+    for path in sorted(sizes, key=lambda path: sizes[path]):
+        if len(taken) > 1 and sizes[path] > total:
             break
-        taken.append(file)
-    return taken if len(taken) > 1 else []
+        taken.add(path)
+        total += sizes[path]
+    return taken if len(taken) > 1 else set()
 
 
 def rewrite(part: Rewrite) -> Rewritten:

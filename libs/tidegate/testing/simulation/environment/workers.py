@@ -16,6 +16,7 @@ from typing import Any
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.workers.lanes import Item, WorkerLost
+from tidegate.runtime.workers.messages import BesideName
 from tidegate.runtime.workers.placement import Placement, Post
 from tidegate.testing.simulation.world import World
 
@@ -31,7 +32,8 @@ class SimulatedWorker:
 
     def __init__(self, world: World, home: Post) -> None:
         self.home, self.absent = home, 0
-        self.batch = self.beside = self
+        self.batch = self
+        self.beside: dict[BesideName, SimulatedWorker] = {"beside": self, "background": self}
         self._world = world
 
     @property
@@ -120,9 +122,9 @@ class SimulatedWorkers:
         there = {worker.home.place: worker for worker in self.ready()}
         return [(there[place], partitions) for place, partitions in self._placements[owner].to_drop(there).items()]
 
-    def beside(self, worker: SimulatedWorker) -> SimulatedWorker:
-        """Return the worker's lane for what takes long."""
-        return worker.beside
+    def beside(self, worker: SimulatedWorker, name: BesideName) -> SimulatedWorker:
+        """Return the worker's lane for what takes long and is called that."""
+        return worker.beside[name]
 
     def cancel(self, owner: str) -> None:
         """Do nothing: work ends within the call that began it."""
