@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -10,7 +11,7 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.changing_reference import ChangingChain, Holder, Passing, Under
+from tidegate.operators.pipeline.changing_reference import ChangingChain, Holder, Life, Passing, Under
 from tidegate.operators.pipeline.config import Filter, FilterBy, FlatMap, Map, PipelineConfig, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain
@@ -52,28 +53,34 @@ def _names(config: PipelineConfig) -> dict[int, str]:
 
 def _of_changing_chain(configs: Sequence[PipelineConfig], history: Sequence[Event], clock_ms: int) -> Trace:
     """Return the trace of a chain; a change may bring steps, or take some away."""
-    chain = ChangingChain.of(history, configs[0].time == "pipeline", _under(configs[0]), _under)
-    for name in _all_steps(configs):
-        chain.pass_by(name)
-        chain.operate(name, partial(_played_under, clock_ms))
+    chain = ChangingChain.of(history, configs[0].time == "pipeline", _unders(configs))
+    for life in chain.lives():
+        chain.pass_by(life)
+        chain.operate(life, partial(_played_under, clock_ms))
     chain.pass_by(None)
     taken = sum(isinstance(event, Row) and not event.time_only for event in history)
     chain.trace.applied = taken - sum(row["topic"] is None for row in [*chain.trace.late, *chain.trace.rejected])
     return _finished(configs[-1], chain.trace, chain.emissions(), chain.times)
 
 
-def _all_steps(configs: Sequence[PipelineConfig]) -> list[str]:
-    """Return the names of all steps that hold state, in order: new ones are behind those that were there."""
-    return list(dict.fromkeys(name for config in configs for name in config.operators))
+def _unders(configs: Sequence[PipelineConfig]) -> list[Under]:
+    """Return what the chain is under each of these configurations, which follow each other."""
+    again, before, found = Counter[str](), set[str](), list[Under]()
+    for config in configs:
+        again.update(before - config.operators.keys())
+        before = set(config.operators)
+        found.append(_under(config, again))
+    return found
 
 
-def _under(config: PipelineConfig) -> Under:
-    """Return what the chain is under this configuration."""
+def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
+    """Return what the chain is under this configuration. `again`: how often a step was removed before."""
     under, run, holds, names = Under({}, {}, ""), list[Passing](), config.holds(), _names(config)
     for at, step in enumerate(config.steps):
         if isinstance(step, Stateful):
-            under.passings[step.name], run = run, []
-            under.holders[step.name] = Holder(as_config(step.rules), holds[step.name])
+            life = Life(step.name, again.get(step.name, 0))
+            under.passings[life], run = run, []
+            under.holders[life] = Holder(as_config(step.rules), holds[step.name])
         else:
             run.append(_passing(names[at], step))
     under.passings[None] = run
