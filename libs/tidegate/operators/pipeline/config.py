@@ -167,7 +167,7 @@ class PipelineRules(KeyRules):
         return {"steps": "the held state was made by other steps; only topics and `keep` can change"}
 
     @property
-    def operators(self) -> dict[str, OperatorRules]:
+    def operators(self) -> Mapping[str, OperatorRules]:
         """Return the rules of the steps that hold state, by name, each complete."""
         return {step.name: step.rules for step in self.steps if isinstance(step, Stateful)}
 
