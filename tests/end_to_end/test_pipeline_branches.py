@@ -150,7 +150,7 @@ def test_a_topic_can_be_added_to_an_inner_step_while_records_are_held(world, bro
     here.raw["operators"]["updates"]["steps"] = [*steps[:3], {"to": updates}, *steps[3:]]
     here.changed()
     plan = command(here, tmp_path, "plan")[1]
-    assert (plan["status"], [change["option"] for change in plan["changes"]]) == ("live", ["steps"])
+    assert (plan["status"], [change["option"] for change in plan["changes"]]) == ("live", ["steps.to"])
     assert plan["numbers"]["released"] == plan["numbers"]["lost"] == 0
     here.feed([(0, b"a", b"y", 2_000), (0, b"b", b"z", 15_000)])
     newest = here.run().claim.operator.newest

@@ -80,9 +80,28 @@ def changed_steps(
 
 
 @st.composite
+def changed_branches(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps with other options, other ones in the place of stateless steps, and results that go elsewhere."""
+    found: list[dict[str, Any]] = []
+    for at, step in enumerate(steps):
+        wires = {name: step[name] for name in ("name", "from") if name in step}
+        if "to" in step and draw(st.booleans()):
+            continue
+        if "kind" in step and step.get("until") != "window_close" and draw(st.booleans()):
+            step = step | draw(_OTHER[step["kind"]])
+        if {"filter", "require"} & step.keys() and draw(st.booleans()):
+            step = wires | draw(_STATELESS.filter(lambda other: "emits" not in other))
+        if "kind" in step and at + 1 < len(steps) and draw(st.integers(0, 3)) == 0:
+            found += [step | {"keep": True}, *([{"to": f"{step['name']}_{len(steps)}"}] if draw(st.booleans()) else [])]
+        else:
+            found.append(step)
+    return found
+
+
+@st.composite
 def examples(draw: st.DrawFn) -> tuple[PipelineConfig, list[Event], set[int]]:
-    """A chain, a history in which it changes once or twice, and where that is cut into batches."""
-    config = draw(CASES["pipeline"].configs.filter(lambda config: is_chain(config.steps)))
+    """A pipeline, a history in which it changes once or twice, and where that is cut into batches."""
+    config = draw(CASES["pipeline"].configs)
     history = strategies.readable(draw(CASES["pipeline"].histories), config)
     begin, at, now, names = list[Event](), 0, config, set(config.operators)
     for then in sorted(draw(st.lists(st.integers(0, len(history)), min_size=1, max_size=2))):
@@ -98,11 +117,14 @@ def examples(draw: st.DrawFn) -> tuple[PipelineConfig, list[Event], set[int]]:
 def changed(
     draw: st.DrawFn, config: PipelineConfig, begin: list[Event], now: PipelineConfig, gone: list[str]
 ) -> PipelineConfig:
-    """What the chain may become after this history, in which it was `config` at first and is `now` at last."""
+    """What the pipeline may become after this history, in which it was `config` at first and is `now` at last."""
     settings = settings_of(now)
     held = Counter(row["step"] for row in pipeline_reference(config, begin, CLOCK_MS).held if row["step"])
     try:
-        steps = draw(changed_steps(settings["steps"], set(held), gone))
+        is_whole = is_chain(now.steps)
+        steps = draw(
+            changed_steps(settings["steps"], set(held), gone) if is_whole else changed_branches(settings["steps"])
+        )
         after = PipelineConfig.model_validate(settings | {"steps": steps})
     except ValidationError:
         return now

@@ -16,31 +16,20 @@ from tidegate.operators.pipeline.reference import (
     SOURCELESS,
     Emitted,
     Moved,
+    Passing,
+    along,
     as_given,
     columns_of,
     given_values,
     is_mark,
     is_record,
+    made,
+    passed,
     source_of,
-    valued,
-    with_marks,
 )
 from tidegate.operators.testing.laws import Advance, Change, Event, Flush, Trace
 
 Play = Callable[[OperatorConfig, Sequence[Event]], Trace]
-
-
-class Passing(NamedTuple):
-    """A stateless step, and the name of its run.
-
-    `values`: those of the rows that it makes of a row; a row of which none is made passes its time on, if it has a key.
-    `refusal`: why it rejects a row; None: it does not. `multiplies`: its rows are no records of the input any more.
-    """
-
-    name: str
-    values: Callable[[Row], list[bytes | None]]
-    refusal: Callable[[Row], str | None] = lambda _: None
-    multiplies: bool = False
 
 
 class Life(NamedTuple):
@@ -145,7 +134,8 @@ class ChangingChain:
             taken.append(event)
             records += is_record(event)
             trace = play(begun, taken)
-            behind += _new(before, trace, moved._replace(event=event), holder.hold if self.passes_time else None)
+            behind += made(before, trace, moved._replace(event=event), holder.hold if self.passes_time else None)
+            behind += [Moved(Flush(), SOURCELESS, moved.turn)] if isinstance(event, Flush) else []
             self._note_refused(life.name, before, trace, moved.source, in_input=under.reads_input(life))
         self.way = behind
         self.stood[life.name] = Stand(trace.stream_time, records)
@@ -154,12 +144,7 @@ class ChangingChain:
 
     def _along(self) -> Iterator[tuple[Moved, Under]]:
         """Yield the way, each event with the chain that it meets."""
-        unders = iter(self.unders)
-        under = next(unders)
-        for moved in self.way:
-            if isinstance(moved.event, Change):
-                under = next(unders)
-            yield moved, under
+        return along(self.way, self.unders)
 
     def _passed(self, moved: Moved, before: Life | None, under: Under) -> list[Moved]:
         """Return what the event becomes behind the stateless steps."""
@@ -180,10 +165,8 @@ class ChangingChain:
                 as_given(columns_of(event)) | refused | self._tag(step.name, moved.source, in_input)
             )
             return []
-        made = [moved._replace(event=valued(event, value)) for value in step.values(event)]
-        if made or event.key is None or not self.passes_time:
-            return made
-        return [moved._replace(event=event._replace(time_only=True))]
+        way = passed(moved, step.values(event))
+        return [each for each in way if self.passes_time or not is_mark(each.event)]
 
     def _note_refused(self, name: str, before: Trace, after: Trace, source: int, *, in_input: bool) -> None:
         """Note what the step refused between the traces."""
@@ -214,18 +197,3 @@ def _advanced_to(stream_time: int, now: int = NO_STREAM_TIME) -> Iterator[Advanc
     """Yield the advance that brings a step which holds nothing to that time, unless time would go back."""
     if stream_time > now:
         yield Advance(stream_time - max(0, now))
-
-
-def _new(before: Trace, after: Trace, moved: Moved, hold: int | None) -> Iterator[Moved]:
-    """Yield what an event made leave an operator with its marks, then a flush itself.
-
-    A change repeats the mark, which a new step has not received yet.
-    """
-    source = SOURCELESS if isinstance(moved.event, Flush | Change) else moved.source
-    marks = after.marks[len(before.marks) :]
-    if isinstance(moved.event, Change) and hold is not None and after.stream_time - hold > NO_STREAM_TIME:
-        marks = [*marks, (len(after.emissions), after.stream_time - hold)]
-    for event in with_marks(after.emissions, len(before.emissions), marks if hold is not None else ()):
-        yield Moved(event, source, moved.turn)
-    if isinstance(moved.event, Flush):
-        yield Moved(Flush(), SOURCELESS, moved.turn)
