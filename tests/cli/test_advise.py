@@ -18,6 +18,14 @@ pytestmark = pytest.mark.fast
 MINUTE_MS = 60_000
 OPERATORS = {
     "weather": {"kind": "table_history", "input": "weather", "history_retention": "1d"},
+    "chain": {
+        "kind": "pipeline",
+        "input": "flights",
+        "steps": [
+            {"name": "first", "kind": "deduplicate", "within": "1m", "grace": "5s"},
+            {"name": "final", "kind": "suppression", "until": {"time_limit": "1m"}, "max_lateness": "3s"},
+        ],
+    },
     "joined": {"kind": "stream_table_join", "input": "flights", "table": "weather", "join": "left", "grace": "5m"},
 }
 
@@ -66,9 +74,33 @@ def test_the_plot_is_a_picture(file: Path, tmp_path: Path) -> None:
 
 
 def test_an_operator_without_lateness_is_refused_with_a_remedy(file: Path, tmp_path: Path) -> None:
-    assert "name one of the file's operators: joined, weather" in advise(file, "jointed").stderr
+    assert "name one of the file's operators: chain, joined, weather" in advise(file, "jointed").stderr
     assert "no log yet" in advise(file, "weather").stderr
     commit_rows(new_log(tmp_path / "lake" / "weather"), 1, {}, measured={0: {"lateness_count": 7}})
     refused = advise(file, "weather")
     assert "7 records were read before" in refused.stderr
     assert refused.exit_code == 2
+
+
+def test_each_step_of_a_pipeline_has_its_own_graces(file: Path, tmp_path: Path) -> None:
+    measured = {
+        "first.lateness_upto_0": 8,
+        "first.lateness_count": 8,
+        "final.lateness_upto_4": 2,
+        "final.lateness_max": 3,
+    }
+    commit_rows(new_log(tmp_path / "lake" / "chain"), 1, {}, measured={0: {**measured, "final.lateness_count": 2}})
+    told = json.loads(advise(file, "chain.final", "--json").stdout)
+    assert (told["operator"], told["records"], told["lateness_max"], told["grace_now"]) == ("chain.final", 2, 3, 3_000)
+    assert json.loads(advise(file, "chain.first", "--json").stdout)["grace_now"] == 5_000
+    for unknown in ("chain", "chain.third"):
+        assert "name one of these: chain.first, chain.final" in advise(file, unknown).stderr
+    assert "no such step" in advise(file, "joined.first").stderr
+
+
+def test_the_only_step_of_a_pipeline_needs_no_name(file: Path, tmp_path: Path) -> None:
+    raw = yaml.safe_load(file.read_text())
+    raw["operators"]["chain"]["steps"].pop()
+    file.write_text(yaml.safe_dump(raw))
+    commit_rows(new_log(tmp_path / "lake" / "chain"), 1, {}, measured={0: {"first.lateness_upto_0": 8}})
+    assert json.loads(advise(file, "chain", "--json").stdout)["records"] == 8

@@ -123,6 +123,20 @@ def test_commands_see_every_output(world, broker, topic, tmp_path):
     assert [row[0] for row in told_of(broker, first)] == [b"a", b"b"]
 
 
+@pytest.mark.spark_reads
+def test_a_record_that_is_late_in_two_branches_is_counted_once(world):
+    """T is 9 000, so 1 000 is late in both."""
+    punctual = {"kind": "suppression", "until": {"time_limit": "1s"}, "max_lateness": "0s"}
+    here = world(kind="pipeline", steps=[{"name": "one", **punctual}, {"name": "other", "from": "input", **punctual}])
+    here.feed([(0, b"a", b"x", 9_000), (0, b"b", b"y", 1_000)])
+    here.run()
+    register_views(here.spark, here.application)
+    shown = here.spark.sql("SELECT step, offset FROM updates_late ORDER BY step").collect()
+    assert list(map(tuple, shown)) == [("one", 1), ("other", 1)]
+    [counted] = here.spark.sql("SELECT kind, records FROM updates_late_and_rejected_counts").collect()
+    assert tuple(counted) == ("late", 1)
+
+
 def test_a_topic_can_be_added_to_an_inner_step_while_records_are_held(world, broker, topic, tmp_path):
     """It gets what its step emits from then on; the topics that were there before go on."""
     first, updates = topic(partitions=4), topic(partitions=4)
@@ -136,7 +150,7 @@ def test_a_topic_can_be_added_to_an_inner_step_while_records_are_held(world, bro
     here.raw["operators"]["updates"]["steps"] = [*steps[:3], {"to": updates}, *steps[3:]]
     here.changed()
     plan = command(here, tmp_path, "plan")[1]
-    assert (plan["status"], [change["option"] for change in plan["changes"]]) == ("live", ["steps"])
+    assert (plan["status"], [change["option"] for change in plan["changes"]]) == ("live", ["steps.to"])
     assert plan["numbers"]["released"] == plan["numbers"]["lost"] == 0
     here.feed([(0, b"a", b"y", 2_000), (0, b"b", b"z", 15_000)])
     newest = here.run().claim.operator.newest

@@ -56,10 +56,12 @@ _LAST = st.sampled_from(
 
 
 @st.composite
-def changed_steps(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str]) -> list[dict[str, Any]]:
+def changed_steps(
+    draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str], gone: list[str]
+) -> list[dict[str, Any]]:
     """The steps with other stateless steps between them, other options, without some that hold nothing, or with more.
 
-    The first step with state stays: its time is that of the partition. A new step is at the end.
+    A new step is at the end; it may have the name of one that is gone.
     """
     found: list[dict[str, Any]] = []
     for step in steps:
@@ -68,33 +70,66 @@ def changed_steps(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str
             continue
         found += draw(st.lists(_STATELESS, max_size=1))
         keep = step.get("until") == "window_close" or draw(st.booleans())
-        is_first = not any("kind" in each for each in found)
-        if is_first or step["name"] in holding or draw(st.integers(0, 2)):
+        if step["name"] in holding or draw(st.integers(0, 2)):
             found.append(step if keep else step | draw(_OTHER[step["kind"]]))
-    if draw(st.booleans()):
+    if gone or draw(st.booleans()):
         last = draw(_LAST)
         emit = {"emit": draw(st.sampled_from(["updates", "final"]))} if last["kind"] == "windowed_aggregation" else {}
-        found.append({"name": "new", **last, **emit})
+        found.append({"name": draw(st.sampled_from([*gone, f"new{len(steps)}"])), **last, **emit})
+    return found
+
+
+@st.composite
+def changed_branches(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps with other options, other ones in the place of stateless steps, and results that go elsewhere."""
+    found: list[dict[str, Any]] = []
+    for at, step in enumerate(steps):
+        wires = {name: step[name] for name in ("name", "from") if name in step}
+        if "to" in step and draw(st.booleans()):
+            continue
+        if "kind" in step and step.get("until") != "window_close" and draw(st.booleans()):
+            step = step | draw(_OTHER[step["kind"]])
+        if {"filter", "require"} & step.keys() and draw(st.booleans()):
+            step = wires | draw(_STATELESS.filter(lambda other: "emits" not in other))
+        if "kind" in step and at + 1 < len(steps) and draw(st.integers(0, 3)) == 0:
+            found += [step | {"keep": True}, *([{"to": f"{step['name']}_{len(steps)}"}] if draw(st.booleans()) else [])]
+        else:
+            found.append(step)
     return found
 
 
 @st.composite
 def examples(draw: st.DrawFn) -> tuple[PipelineConfig, list[Event], set[int]]:
-    """A chain, a history in which it changes, and where that is cut into batches."""
-    config = draw(CASES["pipeline"].configs.filter(lambda config: is_chain(config.steps)))
+    """A pipeline, a history in which it changes once or twice, and where that is cut into batches."""
+    config = draw(CASES["pipeline"].configs)
     history = strategies.readable(draw(CASES["pipeline"].histories), config)
-    at = draw(st.integers(0, len(history)))
-    begin = [*history[:at], *([Flush()] if draw(st.booleans()) else [])]
-    settings = settings_of(config)
+    begin, at, now, names = list[Event](), 0, config, set(config.operators)
+    for then in sorted(draw(st.lists(st.integers(0, len(history)), min_size=1, max_size=2))):
+        begin += [*history[at:then], *([Flush()] if draw(st.booleans()) else [])]
+        now = draw(changed(config, begin, now, sorted(names - now.operators.keys())))
+        names |= now.operators.keys()
+        begin.append(Change(now))
+        at = then
+    return config, [*begin, *history[at:]], draw(strategies.cuts)
+
+
+@st.composite
+def changed(
+    draw: st.DrawFn, config: PipelineConfig, begin: list[Event], now: PipelineConfig, gone: list[str]
+) -> PipelineConfig:
+    """What the pipeline may become after this history, in which it was `config` at first and is `now` at last."""
+    settings = settings_of(now)
     held = Counter(row["step"] for row in pipeline_reference(config, begin, CLOCK_MS).held if row["step"])
     try:
-        steps = draw(changed_steps(settings["steps"], set(held)))
+        is_whole = is_chain(now.steps)
+        steps = draw(
+            changed_steps(settings["steps"], set(held), gone) if is_whole else changed_branches(settings["steps"])
+        )
         after = PipelineConfig.model_validate(settings | {"steps": steps})
     except ValidationError:
-        after = config
-    if any(change.refused for change in changes(config, after, held=lambda step: held[step])):
-        after = config
-    return config, [*begin, Change(after), *history[at:]], draw(strategies.cuts)
+        return now
+    refused = any(change.refused for change in changes(now, after, held=lambda step: held[step]))
+    return now if refused else after
 
 
 class Changing(Partition):
@@ -107,8 +142,7 @@ class Changing(Partition):
         log: list[pa.Table] = [self.state.snapshot()]
         for step in batches(history, cuts):
             if isinstance(step, Change):
-                self._reconfigure(step.config, pa.concat_tables(log))
-                log = [self.state.snapshot()]
+                self._reconfigure(step.config, pa.concat_tables(log, promote_options="default"))
             log.append(self.play(step).changes)
         return self.finished()
 
@@ -156,3 +190,36 @@ def test_each_step_acts_under_its_own_new_rules_before_it_takes_what_the_others_
     played = Changing(operator_for(limited("20ms")), CLOCK_MS).play_all(history, set())
     assert [(row["step"], row["timestamp"]) for row in played.late] == [("first", 5)]
     assert played == pipeline_reference(limited("20ms"), history, CLOCK_MS)
+
+
+PASSING = {"name": "passing", "kind": "suppression", "until": {"time_limit": "0ms"}}
+PUNCTUAL = PASSING | {"name": "punctual", "max_lateness": "0ms"}
+
+
+def late_under(*configs: list[dict[str, Any]], rows: list[Row]) -> list[tuple[str, int]]:
+    """Step and timestamp of what is late if one row arrives under each of these configurations."""
+    first, *others = [PipelineConfig.model_validate({"input": "in", "steps": list(steps)}) for steps in configs]
+    history: list[Event] = []
+    for row, config in zip(rows, [None, *others], strict=True):
+        history += [row] if config is None else [Change(config), row]
+    played = Changing(operator_for(first), CLOCK_MS).play_all(history, set())
+    assert played == pipeline_reference(first, history, CLOCK_MS)
+    return [(row["step"], row["timestamp"]) for row in played.late]
+
+
+def test_a_step_that_becomes_the_first_keeps_the_time_of_the_partition() -> None:
+    #   in        a10  | b5
+    #   passing   a10  |             is removed
+    #   punctual       | b5          new, and the first one: the partition's time is 10, so b5 is late
+    assert late_under([PASSING], [PUNCTUAL], rows=[Row(b"a", b"v", 10, 0), Row(b"b", b"v", 5, 1)]) == [("punctual", 5)]
+
+
+def test_a_step_that_comes_back_goes_on_at_the_time_that_it_had() -> None:
+    #   in        a10  | b6 | c5
+    #   passing   a10    b6   c5
+    #   punctual  10   |    | c5     it had seen 10, so c5 is late
+    both, rows = (
+        [PASSING, PUNCTUAL],
+        [Row(key, b"v", at, n) for n, (key, at) in enumerate([(b"a", 10), (b"b", 6), (b"c", 5)])],
+    )
+    assert late_under(both, [PASSING], both, rows=rows) == [("punctual", 5)]

@@ -168,3 +168,41 @@ def test_closed_windows_of_a_later_step_are_not_kept_for_longer() -> None:
         before, after = (pipeline(*steps, counted(emit="final", retention=kept)) for kept in ("2h", "3h"))
         assert list(refused(changes(before, after))) == options
         assert allowed(changes(after, before)) == ["steps.counts.retention"]
+
+
+AGAIN = {"name": "again", "from": "input", "kind": "deduplicate", "within": "10m", "grace": "1h"}
+BRANCHED = (HELD, {"to": "held"}, AGAIN)
+
+
+def test_steps_of_branches_change_by_the_rules_of_their_kinds() -> None:
+    before, shorter = pipeline(*BRANCHED), {"until": {"time_limit": "5s"}}
+    assert allowed(changes(before, pipeline(HELD | shorter, {"to": "held"}, AGAIN))) == ["steps.held.until"]
+    longer = refused(changes(before, pipeline(HELD, {"to": "held"}, AGAIN | {"within": "2h"})))
+    assert list(longer) == ["steps.again.within"]
+
+
+def test_stateless_steps_of_branches_are_free_and_so_is_where_results_go() -> None:
+    before = pipeline(*BRANCHED, {"filter": "delay > 1"}, {"to": "few"}, **DELAY)
+    after = pipeline(
+        {"filter": "delay > 0"}, HELD, AGAIN | {"keep": True}, {"from": "held", "filter": "delay > 9"}, **DELAY
+    )
+    found = changes(before, after)
+    assert allowed(found) == ["output", "steps before held", "steps behind the last", "steps.keep", "steps.to"]
+    assert [change.after for change in found[3:]] == [["again"], None]
+
+
+def test_steps_that_hold_state_neither_come_nor_go_in_branches_and_read_what_they_read() -> None:
+    before = pipeline(*BRANCHED)
+    several = {"flat_map": "tidegate.operators.testing.batch_functions:repeated", "emits": {"n": "int64"}}
+    for steps in (
+        (HELD, {"to": "held"}),
+        (*BRANCHED, FIRST),
+        (HELD, {"to": "held"}, AGAIN | {"from": "held"}),
+        (AGAIN | {"from": "input"}, {"to": "held"}, HELD | {"from": "input"}),
+        ({"name": "more", **several}, HELD, {"to": "held"}, AGAIN),
+        (HELD, {"to": "held"}, {"name": "more", "from": "input", **several}, AGAIN | {"from": "more"}),
+    ):
+        found = refused(changes(before, pipeline(*steps)))
+        assert found == {
+            "steps": "of a pipeline with branches or several outputs, the steps that hold state stay as they are"
+        }

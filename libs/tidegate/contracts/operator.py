@@ -164,7 +164,11 @@ class HoldsAnyAge(OperatorState, Protocol):
     """The state of one partition of an operator that may hold records older than its stream time less its hold."""
 
     def oldest(self) -> int:
-        """Return the earliest timestamp of what is held; MAX_TIMESTAMP if nothing is. It reads all that is held."""
+        """Return a time before which nothing that is held has its timestamp; MAX_TIMESTAMP if nothing is held.
+
+        To be called once after a batch. The work does not depend on how much is held: the time may be that of a record
+        that has left a while ago.
+        """
         ...
 
 

@@ -54,9 +54,13 @@ def register_refused(spark: Any, name: str, config: OperatorRules, *more: str) -
 
 
 def _register_counts(spark: Any, name: str) -> list[str]:
-    """Create the view of how many late and rejected records the log has, by kind and cause; return its names."""
+    """Create the view of how many late and rejected records the log has, by kind and cause; return its names.
+
+    A record that several branches of a pipeline have refused is one record, in several rows.
+    """
     times = ", ".join(f"{end}({_as_calendar_time('timestamp')}) AS {end}_event_time" for end in ("min", "max"))
-    counts = f"""SELECT kind, cause, count(*) AS records, {times}, max(lateness) AS max_lateness
+    counts = f"""SELECT kind, cause, count(DISTINCT struct(partition, topic, offset)) AS records, {times},
+                        max(lateness) AS max_lateness
                  FROM {name}_log WHERE kind IN ('late', 'rejected') GROUP BY kind, cause"""
     return [create_view(spark, f"{name}_{view}", counts) for view in (_COUNTS, *_DEPRECATED)]
 

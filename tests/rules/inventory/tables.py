@@ -209,6 +209,13 @@ RULES = (
         removals=(value("[]"),),
     ),
     Rule(
+        slug="lease-bound-covers-held",
+        name="what a suppression before a reader says of its oldest record is never later than that record",
+        chapter=Chapter.TABLES,
+        tests=tests("operators/suppression/test_oldest", "no_record_is_older_than_the_bound_however_slow_the_round_is"),
+        removals=(deleted(),),
+    ),
+    Rule(
         slug="windows-looked-up-plain",
         name="behind windows a table without windows is looked up by the plain key",
         chapter=Chapter.TABLES,

@@ -174,6 +174,22 @@ RULES = (
         removals=(value("{name: held(name)}"),),
     ),
     Rule(
+        slug="branches-keep-wires",
+        name="a step that holds state keeps reading what it reads if the pipeline has branches",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "pipelines/test_changes", "steps_that_hold_state_neither_come_nor_go_in_branches_and_read_what_they_read"
+        ),
+        removals=(condition("False"),),
+    ),
+    Rule(
+        slug="first-step-keeps-time",
+        name="a step of a pipeline that becomes the first goes on at the stream time of the partition",
+        chapter=Chapter.BATCH,
+        tests=tests("laws/test_pipeline_changes", "a_step_that_becomes_the_first_keeps_the_time_of_the_partition"),
+        removals=(value("times[name].stream_time"),),
+    ),
+    Rule(
         slug="step-keeps-kind",
         name="a step of a pipeline that holds state keeps its kind",
         chapter=Chapter.BATCH,

@@ -20,12 +20,12 @@ from tidegate.cli.reports.graces import (
     rounded_duration,
     smallest,
 )
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.devkit.charts import Bar, bar_chart
 from tidegate.runtime.configuration.application import Application
-from tidegate.runtime.telemetry.batch_metrics import Metrics
+from tidegate.runtime.telemetry.batch_metrics import Metrics, by_step
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
@@ -42,21 +42,30 @@ def command(file: Path, operator: str, plot: Path | None, as_json: bool) -> None
     """Show for different graces which share of OPERATOR's records would have been in time, and the added delay.
 
     Lateness is counted over all records since the log began, late or not. A record waits until stream time reaches its
-    timestamp plus the grace: the whole grace if it arrives with lateness 0, less if it arrives later.
+    timestamp plus the grace: the whole grace if it arrives with lateness 0, less if it arrives later. Of a pipeline,
+    name the step as well: OPERATOR.STEP.
 
     Example: tidegate advise flights.yaml flights_with_weather --plot graces.svg
     """
     application = load(file)
-    config = _config(application, operator)
-    lateness = _lateness(application, operator)
-    now = _grace(config)
+    name, _, step = operator.partition(".")
+    steps = _config(application, name).operators
+    step = next(iter(steps)) if len(steps) == 1 and not step else step
+    if step not in steps:
+        raise UserError(
+            "no such step" if step else "a pipeline has a grace for each step",
+            value=operator,
+            remedy=f"name one of these: {', '.join(f'{name}.{each}' if each else name for each in steps)}",
+        )
+    lateness = _lateness(application, name, step)
+    now = _grace(steps[step])
     found = grace_effects(lateness, now)
     if plot:
         plot.write_text(bar_chart(*_headings(operator, lateness), [_bar(each, now) for each in found]))
     if as_json:
         click.echo(json.dumps(_as_json(operator, lateness, found, now)))
         return
-    _show(operator, lateness, found, now, _retention(application, config))
+    _show(operator, lateness, found, now, _retention(application, steps[step]))
 
 
 def _config(application: Application, operator: str) -> OperatorConfig:
@@ -70,14 +79,16 @@ def _config(application: Application, operator: str) -> OperatorConfig:
     return application.operators[operator]
 
 
-def _lateness(application: Application, operator: str) -> Lateness:
+def _lateness(application: Application, operator: str, step: str) -> Lateness:
+    """Return the lateness of what has reached a step of the operator; "": of an operator that is no pipeline."""
     log = open_lake(application.lake / operator)
     if not has_version(log, None):
         raise UserError(
             "the operator has no log yet", value=log.place, remedy=f"run it: tidegate run FILE --operator {operator}"
         )
     newest = OperatorLog.at(log, None).newest()
-    lateness = lateness_of({} if newest is None else Metrics.after(newest).report())
+    measures = {} if newest is None else by_step(Metrics.after(newest).report())
+    lateness = lateness_of(measures.get(step, {}))
     if lateness.records == 0:
         raise UserError(
             "the log has no lateness counts yet",
@@ -87,14 +98,14 @@ def _lateness(application: Application, operator: str) -> Lateness:
     return lateness
 
 
-def _grace(config: OperatorConfig) -> int | None:
+def _grace(config: OperatorRules) -> int | None:
     """Return the configured grace or `max_lateness` in ms; None if neither is configured."""
     places = (config, "grace"), (config, "max_lateness"), (getattr(config, "window", None), "grace")
     configured = (getattr(place, name, None) for place, name in places)
     return next((grace for grace in configured if grace is not None), None)
 
 
-def _retention(application: Application, config: OperatorConfig) -> int | None:
+def _retention(application: Application, config: OperatorRules) -> int | None:
     """Return the limit for a grace: the history retention of the table that is read, in ms. None if there is none."""
     read = config.reads()
     table = None if read is None else application.operators[read.table].as_table()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, cast
@@ -10,10 +11,10 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.changing_reference import ChangingChain, Holder, Passing, Under
+from tidegate.operators.pipeline.changing_reference import ChangingChain, Holder, Life, Under
 from tidegate.operators.pipeline.config import Filter, FilterBy, FlatMap, Map, PipelineConfig, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
-from tidegate.operators.pipeline.reference import Chain
+from tidegate.operators.pipeline.reference import Chain, Passing
 from tidegate.operators.pipeline.rules.changes import is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import as_config
@@ -27,21 +28,37 @@ from tidegate.operators.testing.strategies import histories
 
 
 def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_ms: int) -> Trace:
-    """Return the trace that the references predict; of pipelines with branches, nothing changes that matters."""
-    changed = [cast(PipelineConfig, event.config) for event in history if isinstance(event, Change)]
-    if changed and all(is_chain(each.steps) for each in [config, *changed]):
-        return _of_changing_chain([config, *changed], history, clock_ms)
-    history = [event for event in history if not isinstance(event, Change)]
-    chain, names = Chain.of(history, config.time == "pipeline"), _names(config)
-    behind: Any = ["input"]
-    for at, step in enumerate(config.steps):
-        read = [_place(config, name) for name in step.sources] or behind
-        behind = read if isinstance(step, Sink) else [at]
-        if not isinstance(step, Sink):
-            _play(config, chain, at, names[at], read, clock_ms)
-    return _trace(
-        config, chain, names, [event.offset for event in history if isinstance(event, Row) and not event.time_only]
-    )
+    """Return the trace that the references predict.
+
+    While a pipeline with branches changes, its steps stay where they are: each computes something else.
+    """
+    configs = [config, *(cast(PipelineConfig, event.config) for event in history if isinstance(event, Change))]
+    if len(configs) > 1 and all(is_chain(each.steps) for each in configs):
+        return _of_changing_chain(configs, history, clock_ms)
+    chain = Chain.of(history, config.time == "pipeline")
+    for number, read in enumerate(_read_by(config)[0]):
+        _play(configs, chain, number, read, clock_ms)
+    return _trace(configs, chain, [event.offset for event in history if isinstance(event, Row) and not event.time_only])
+
+
+def _made(config: PipelineConfig) -> list[tuple[str, StepRules]]:
+    """Return the steps that have results, each with its name: stateless steps that follow each other have one."""
+    names = _names(config)
+    return [(names[at], step) for at, step in enumerate(config.steps) if not isinstance(step, Sink)]
+
+
+def _read_by(config: PipelineConfig) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Return what each step with results reads, and each topic: the input, or steps by number."""
+    steps, topics, behind, numbers = list[list[Any]](), list[list[Any]](), list[Any](["input"]), dict[Any, Any]()
+    for step in config.steps:
+        read = [numbers.get(name, name) for name in step.sources] or behind
+        if isinstance(step, Sink):
+            behind = read
+            topics.append(read)
+        else:
+            numbers[step.name], behind = len(steps), [len(steps)]
+            steps.append(read)
+    return steps, topics
 
 
 def _names(config: PipelineConfig) -> dict[int, str]:
@@ -52,28 +69,34 @@ def _names(config: PipelineConfig) -> dict[int, str]:
 
 def _of_changing_chain(configs: Sequence[PipelineConfig], history: Sequence[Event], clock_ms: int) -> Trace:
     """Return the trace of a chain; a change may bring steps, or take some away."""
-    chain = ChangingChain.of(history, configs[0].time == "pipeline", _under(configs[0]), _under)
-    for name in _all_steps(configs):
-        chain.pass_by(name)
-        chain.operate(name, partial(_played_under, clock_ms))
+    chain = ChangingChain.of(history, configs[0].time == "pipeline", _unders(configs))
+    for life in chain.lives():
+        chain.pass_by(life)
+        chain.operate(life, partial(_played_under, clock_ms))
     chain.pass_by(None)
     taken = sum(isinstance(event, Row) and not event.time_only for event in history)
     chain.trace.applied = taken - sum(row["topic"] is None for row in [*chain.trace.late, *chain.trace.rejected])
     return _finished(configs[-1], chain.trace, chain.emissions(), chain.times)
 
 
-def _all_steps(configs: Sequence[PipelineConfig]) -> list[str]:
-    """Return the names of all steps that hold state, in order: new ones are behind those that were there."""
-    return list(dict.fromkeys(name for config in configs for name in config.operators))
+def _unders(configs: Sequence[PipelineConfig]) -> list[Under]:
+    """Return what the chain is under each of these configurations, which follow each other."""
+    again, before, found = Counter[str](), set[str](), list[Under]()
+    for config in configs:
+        again.update(before - config.operators.keys())
+        before = set(config.operators)
+        found.append(_under(config, again))
+    return found
 
 
-def _under(config: PipelineConfig) -> Under:
-    """Return what the chain is under this configuration."""
+def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
+    """Return what the chain is under this configuration. `again`: how often a step was removed before."""
     under, run, holds, names = Under({}, {}, ""), list[Passing](), config.holds(), _names(config)
     for at, step in enumerate(config.steps):
         if isinstance(step, Stateful):
-            under.passings[step.name], run = run, []
-            under.holders[step.name] = Holder(as_config(step.rules), holds[step.name])
+            life = Life(step.name, again.get(step.name, 0))
+            under.passings[life], run = run, []
+            under.holders[life] = Holder(as_config(step.rules), holds[step.name])
         else:
             run.append(_passing(names[at], step))
     under.passings[None] = run
@@ -116,29 +139,24 @@ def _played_under(clock_ms: int, config: OperatorConfig, events: Sequence[Event]
     return _played(test_part(config.kind, "cases").CASES[config.kind].reference, config, clock_ms, events)
 
 
-def _place(config: PipelineConfig, name: str) -> Any:
-    named = {step.name: at for at, step in enumerate(config.steps) if not isinstance(step, Sink)}
-    return named.get(name, name)
+def _play(configs: Sequence[PipelineConfig], chain: Chain, number: int, read: Sequence[Any], clock_ms: int) -> None:
+    """Play one of the steps, which reads these; it is another one after each change."""
+    before = chain.merged(read)
+    steps = [_made(config)[number] for config in configs]
+    name, step = steps[0]
+    if not isinstance(step, Stateful):
+        chain.pass_by(number, before, [_passing(name, each) for name, each in steps])
+        return
+    play = partial(_played_as, name, as_config(step.rules), clock_ms)
+    windows = step.rules.kind == "windowed_aggregation"
+    chain.joins |= set() if step.rules.reads() is None else {number}
+    chain.operate(number, name, before, play, [config.holds()[name] for config in configs], windows=windows)
 
 
-def _play(config: PipelineConfig, chain: Chain, at: int, name: str, read: Sequence[Any], clock_ms: int) -> None:
-    """Play the step at a place, which reads these."""
-    step, before = config.steps[at], chain.merged(read)
-    if isinstance(step, Stateful):
-        reference = test_part(step.rules.kind, "cases").CASES[step.rules.kind].reference
-        play = partial(_played, reference, as_config(step.rules), clock_ms)
-        windows = step.rules.kind == "windowed_aggregation"
-        chain.joins |= set() if step.rules.reads() is None else {at}
-        chain.operate(at, name, before, play, config.holds()[name], windows=windows)
-    elif isinstance(step, FlatMap):
-        chain.flat_map(at, before, _repeated)
-    elif isinstance(step, Map):
-        chain.require(at, name, before, lambda row: row.key != b"ab", _failure(step))
-        chain.map(at, _measured)
-    elif isinstance(step, Filter | FilterBy):
-        chain.filter(at, before, _is_other)
-    else:
-        chain.require(at, name, before, _is_right, REASON)
+def _played_as(name: str, rules: OperatorConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
+    """Return the trace of the step of that name, which has other rules after each change."""
+    own = [Change(as_config(event.config.operators[name])) if isinstance(event, Change) else event for event in events]
+    return _played_under(clock_ms, rules, own)
 
 
 def _played(reference: Any, rules: OperatorConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
@@ -160,10 +178,10 @@ def _plain(history: list[Event]) -> list[Event]:
     ]
 
 
-def _trace(config: PipelineConfig, chain: Chain, names: Mapping[int, str], offsets: Sequence[int]) -> Trace:
-    emissions = chain.emissions({at: name for at, name in names.items() if _emits(config, at)})
+def _trace(configs: Sequence[PipelineConfig], chain: Chain, offsets: Sequence[int]) -> Trace:
+    emissions = chain.emissions([_emitting(config) for config in configs])
     chain.trace.applied = chain.note_refused(offsets)
-    return _finished(config, chain.trace, emissions, chain.times)
+    return _finished(configs[-1], chain.trace, emissions, chain.times)
 
 
 def _finished(
@@ -178,17 +196,14 @@ def _finished(
     return trace
 
 
-def _emits(config: PipelineConfig, at: int) -> bool:
-    """Return whether the results of the step at a place are emissions: it is kept, written, or read by no step."""
-    reads: list[list[Any]] = []
-    behind: list[Any] = ["input"]
-    for place, step in enumerate(config.steps):
-        reads.append([_place(config, name) for name in step.sources] or behind)
-        behind = reads[-1] if isinstance(step, Sink) else [place]
-    readers = [config.steps[place] for place, read in enumerate(reads) if at in read]
-    asked = getattr(config.steps[at], "keep", False)
-    written = any(isinstance(step, Sink) for place, step in enumerate(config.steps) if reads[place] == [at])
-    return asked or written or not readers
+def _emitting(config: PipelineConfig) -> dict[int, str]:
+    """Return the steps with results, by number, whose results are emissions: kept, written, or read by no step."""
+    steps, topics = _read_by(config)
+    return {
+        number: name
+        for number, (name, step) in enumerate(_made(config))
+        if getattr(step, "keep", False) or [number] in topics or not any(number in read for read in steps)
+    }
 
 
 def _time_row(time: tuple[str, int, int]) -> dict[str, Any]:

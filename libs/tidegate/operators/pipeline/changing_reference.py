@@ -16,31 +16,27 @@ from tidegate.operators.pipeline.reference import (
     SOURCELESS,
     Emitted,
     Moved,
+    Passing,
+    along,
     as_given,
     columns_of,
     given_values,
     is_mark,
     is_record,
+    made,
+    passed,
     source_of,
-    valued,
-    with_marks,
 )
-from tidegate.operators.testing.laws import Change, Event, Flush, Trace
+from tidegate.operators.testing.laws import Advance, Change, Event, Flush, Trace
 
 Play = Callable[[OperatorConfig, Sequence[Event]], Trace]
 
 
-class Passing(NamedTuple):
-    """A stateless step, and the name of its run.
-
-    `values`: those of the rows that it makes of a row; a row of which none is made passes its time on, if it has a key.
-    `refusal`: why it rejects a row; None: it does not. `multiplies`: its rows are no records of the input any more.
-    """
+class Life(NamedTuple):
+    """A step that holds state, from its arrival to its removal; `again`: how often it had been removed before."""
 
     name: str
-    values: Callable[[Row], list[bytes | None]]
-    refusal: Callable[[Row], str | None] = lambda _: None
-    multiplies: bool = False
+    again: int = 0
 
 
 class Holder(NamedTuple):
@@ -57,87 +53,100 @@ class Under(NamedTuple):
     steps that hold state, in order. `last`: the name of the last step.
     """
 
-    passings: dict[str | None, list[Passing]]
-    holders: dict[str, Holder]
+    passings: dict[Life | None, list[Passing]]
+    holders: dict[Life, Holder]
     last: str
 
-    def reads_input(self, name: str | None) -> bool:
+    def reads_input(self, life: Life | None) -> bool:
         """Return whether the step that holds state receives records of the input."""
-        return self.is_first(name) and not any(each.multiplies for each in self.passings[name])
+        return self.is_first(life) and not any(each.multiplies for each in self.passings[life])
 
-    def is_first(self, name: str | None) -> bool:
+    def is_first(self, life: Life | None) -> bool:
         """Return whether no step that holds state is before it."""
-        return name == next(iter(self.holders))
+        return life == next(iter(self.holders))
+
+
+class Stand(NamedTuple):
+    """Where a step stands: its stream time, and how many records it has received."""
+
+    stream_time: int = NO_STREAM_TIME
+    received: int = 0
 
 
 @dataclass
 class ChangingChain:
     """The way of a history through the steps, and everything that becomes visible.
 
-    `now`: what the chain is at the beginning. `under`: what it is under the configuration that a change brings.
-    `given`: the values of the input's records, by offset; a refused one has the value that it came with.
+    `unders`: what the chain is at the beginning and after each change. `given`: the values of the input's records, by
+    offset; a refused one has the value that it came with. `stood`: where each step stood when it was removed.
+    `first_times`: by the turn of a change that removed the first step, that step's stream time.
     """
 
     way: list[Moved]
     passes_time: bool
-    now: Under
-    under: Callable[[Any], Under]
+    unders: Sequence[Under]
     given: dict[int, bytes | None]
     trace: Trace = field(default_factory=Trace)
     times: list[tuple[str, int, int]] = field(default_factory=list)
+    stood: dict[str, Stand] = field(default_factory=dict)
+    first_times: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls, history: Sequence[Event], passes_time: bool, now: Under, under: Callable[[Any], Under]
-    ) -> ChangingChain:
+    def of(cls, history: Sequence[Event], passes_time: bool, unders: Sequence[Under]) -> ChangingChain:
         """Return a chain without steps."""
         way = [Moved(event, source_of(event), turn) for turn, event in enumerate(history)]
-        return cls(way, passes_time, now, under, given_values(history))
+        return cls(way, passes_time, unders, given_values(history))
 
-    def pass_by(self, before: str | None) -> None:
+    def lives(self) -> list[Life]:
+        """Return all steps that hold state at some time, in order: new ones are behind those that were there."""
+        return list(dict.fromkeys(life for under in self.unders for life in under.holders))
+
+    def pass_by(self, before: Life | None) -> None:
         """Let the way through the stateless steps before that step."""
         self.way = [behind for moved, under in self._along() for behind in self._passed(moved, before, under)]
 
-    def operate(self, name: str, play: Play) -> None:
+    def operate(self, life: Life, play: Play) -> None:
         """Let an operator take the way; what it emits and the time that it passes on are the way behind it.
 
         While the configuration lacks the step, everything passes by.
         """
-        taken, behind, trace, begun = list[Event](), list[Moved](), Trace(), None
-        received, records, under = 0, 0, self.now
+        taken, behind, trace, begun, was = list[Event](), list[Moved](), Trace(), None, self.unders[0]
+        received = records = self.stood.get(life.name, Stand()).received
         for moved, under in self._along():
             is_change = isinstance(moved.event, Change)
-            if is_change or name not in under.holders:
+            if is_change and was.is_first(life):
+                self.first_times[moved.turn] = trace.stream_time
+            if is_change or life not in under.holders:
                 behind.append(moved)
-            if name not in under.holders:
+            if life not in under.holders:
+                was = under
                 continue
-            holder = under.holders[name]
+            holder, before = under.holders[life], trace
             if begun is None:
-                begun = holder.config
-                if is_change:
-                    continue
+                begun, taken = holder.config, list(_advanced_to(self.stood.get(life.name, Stand()).stream_time))
+            if is_change and under.is_first(life) and not was.is_first(life):
+                taken += _advanced_to(self.first_times[moved.turn], play(begun, taken).stream_time)
+            was = under
             event = Change(holder.config) if is_change else moved.event
-            if isinstance(event, Row) and not under.reads_input(name):
+            if isinstance(event, Row) and not under.reads_input(life):
                 event = event._replace(offset=received)
                 received += not event.time_only
             taken.append(event)
             records += is_record(event)
-            before, trace = trace, play(begun, taken)
-            behind += _new(before, trace, moved._replace(event=event), holder.hold if self.passes_time else None)
-            self._note_refused(name, before, trace, moved.source, in_input=under.reads_input(name))
+            trace = play(begun, taken)
+            behind += made(before, trace, moved._replace(event=event), holder.hold if self.passes_time else None)
+            behind += [Moved(Flush(), SOURCELESS, moved.turn)] if isinstance(event, Flush) else []
+            self._note_refused(life.name, before, trace, moved.source, in_input=under.reads_input(life))
         self.way = behind
-        if name in under.holders:
-            self._note_held(name, trace, trace.stream_time if taken else NO_STREAM_TIME, records)
+        self.stood[life.name] = Stand(trace.stream_time, records)
+        if life in was.holders:
+            self._note_held(life.name, trace)
 
     def _along(self) -> Iterator[tuple[Moved, Under]]:
         """Yield the way, each event with the chain that it meets."""
-        under = self.now
-        for moved in self.way:
-            if isinstance(moved.event, Change):
-                under = self.under(moved.event.config)
-            yield moved, under
+        return along(self.way, self.unders)
 
-    def _passed(self, moved: Moved, before: str | None, under: Under) -> list[Moved]:
+    def _passed(self, moved: Moved, before: Life | None, under: Under) -> list[Moved]:
         """Return what the event becomes behind the stateless steps."""
         way, in_input = [moved], under.is_first(before)
         for step in under.passings.get(before, ()):
@@ -156,10 +165,8 @@ class ChangingChain:
                 as_given(columns_of(event)) | refused | self._tag(step.name, moved.source, in_input)
             )
             return []
-        made = [moved._replace(event=valued(event, value)) for value in step.values(event)]
-        if made or event.key is None or not self.passes_time:
-            return made
-        return [moved._replace(event=event._replace(time_only=True))]
+        way = passed(moved, step.values(event))
+        return [each for each in way if self.passes_time or not is_mark(each.event)]
 
     def _note_refused(self, name: str, before: Trace, after: Trace, source: int, *, in_input: bool) -> None:
         """Note what the step refused between the traces."""
@@ -167,11 +174,11 @@ class ChangingChain:
         refused = after.rejected[len(before.rejected) :]
         self.trace.rejected += [as_given(row) | self._tag(name, source, in_input) for row in refused]
 
-    def _note_held(self, name: str, trace: Trace, stream_time: int, received: int) -> None:
+    def _note_held(self, name: str, trace: Trace) -> None:
         """Note what a step holds that is there to the end."""
         self.trace.held += [as_given(row) | {"step": name} for row in trace.held]
         self.trace.held_bytes += trace.held_bytes
-        self.times.append((name, stream_time, received))
+        self.times.append((name, *self.stood[name]))
 
     def _tag(self, name: str, source: int, in_input: bool) -> dict[str, Any]:
         given = {"value": self.given[source]} if in_input else {}
@@ -186,16 +193,7 @@ class ChangingChain:
         ]
 
 
-def _new(before: Trace, after: Trace, moved: Moved, hold: int | None) -> Iterator[Moved]:
-    """Yield what an event made leave an operator with its marks, then a flush itself.
-
-    A change repeats the mark, which a new step has not received yet.
-    """
-    source = SOURCELESS if isinstance(moved.event, Flush | Change) else moved.source
-    marks = after.marks[len(before.marks) :]
-    if isinstance(moved.event, Change) and hold is not None and after.stream_time - hold > NO_STREAM_TIME:
-        marks = [*marks, (len(after.emissions), after.stream_time - hold)]
-    for event in with_marks(after.emissions, len(before.emissions), marks if hold is not None else ()):
-        yield Moved(event, source, moved.turn)
-    if isinstance(moved.event, Flush):
-        yield Moved(Flush(), SOURCELESS, moved.turn)
+def _advanced_to(stream_time: int, now: int = NO_STREAM_TIME) -> Iterator[Advance]:
+    """Yield the advance that brings a step which holds nothing to that time, unless time would go back."""
+    if stream_time > now:
+        yield Advance(stream_time - max(0, now))

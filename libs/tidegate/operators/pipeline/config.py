@@ -30,7 +30,7 @@ from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Values, as_written, schema_of
 from tidegate.operators.pipeline.rules import sinks
-from tidegate.operators.pipeline.rules.changes import Chain, changes_of_steps, is_chain
+from tidegate.operators.pipeline.rules.changes import Chain, changes_of_results, changes_of_steps, is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import KeyType, Place, as_config
 from tidegate.operators.pipeline.rules.reading import Reading
@@ -161,13 +161,13 @@ class PipelineRules(KeyRules):
         return {**formats, **raw}
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
-        """Return why state of other steps cannot continue. Topics and `keep` may change: they hold nothing."""
-        if not isinstance(before, PipelineRules) or Graph(self.steps).keeps_state_of(Graph(before.steps)):
+        """Return why state of other steps cannot continue."""
+        if not isinstance(before, PipelineRules) or Graph(self.steps).is_wired_as(Graph(before.steps)):
             return {}
-        return {"steps": "the held state was made by other steps; only topics and `keep` can change"}
+        return {"steps": "of a pipeline with branches or several outputs, the steps that hold state stay as they are"}
 
     @property
-    def operators(self) -> dict[str, OperatorRules]:
+    def operators(self) -> Mapping[str, OperatorRules]:
         """Return the rules of the steps that hold state, by name, each complete."""
         return {step.name: step.rules for step in self.steps if isinstance(step, Stateful)}
 
@@ -194,15 +194,18 @@ class PipelineRules(KeyRules):
     ) -> dict[str, list[PartChange]]:
         """Return the changes of each step, and that of the input's values, which steps judge by what they hold.
 
-        The steps of a pipeline with branches or several outputs are judged as a whole.
+        If a pipeline has branches or several outputs and its steps that hold state are others, or read others, it is
+        judged as a whole.
         """
         assert isinstance(before, PipelineRules)
-        if not (is_chain(before.steps) and is_chain(self.steps)):
+        chains = is_chain(before.steps) and is_chain(self.steps)
+        # rule: branches-keep-wires
+        if not (chains or Graph(self.steps).is_wired_as(Graph(before.steps))):
             return {}
         was, now = (Chain.of(rules.steps, rules.places()) for rules in (before, self))
         values = [_value_as_written(rules.value) for rules in (before, self)]
         return {
-            "steps": list(changes_of_steps(was, now, held, known)),
+            "steps": [*changes_of_steps(was, now, held, known), *changes_of_results(before.steps, self.steps)],
             "value": [PartChange("value", *values)] if values[0] != values[1] else [],
         }
 
@@ -231,10 +234,24 @@ class PipelineConfig(PipelineRules, OperatorConfig):
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
         """Return also whether a topic would have keys in two formats."""
-        found = super().incompatibilities(before, known)
+        mixed = self._mixed_topic(before)
+        return super().incompatibilities(before, known) | ({"steps": mixed} if mixed else {})
+
+    def part_changes(
+        self, before: OperatorRules, known: int = MAX_TIMESTAMP, held: Held = holds_nothing
+    ) -> dict[str, list[PartChange]]:
+        """Return also what would give the topic of a step keys in two formats."""
+        found = super().part_changes(before, known, held)
+        mixed = None if is_chain(self.steps) else self._mixed_topic(before)
+        if "steps" in found and mixed:
+            found["steps"].append(PartChange("steps.to", None, None, mixed))
+        return found
+
+    def _mixed_topic(self, before: OperatorRules) -> str | None:
+        """Return why a topic would have keys in two formats; None if none would."""
         was = {each.topic: each.windows for each in before.outputs()} if isinstance(before, PipelineConfig) else {}
         mixed = [each.topic for each in self.outputs() if was.get(each.topic, each.windows) != each.windows]
-        return found | ({"steps": f"topic {mixed[0]} would have keys in two formats"} if mixed else {})
+        return f"topic {mixed[0]} would have keys in two formats" if mixed else None
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the results; None: their keys have none, or headers name them already."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_headers import encode_headers
-from tidegate.operators.testing.laws import Advance, Clock, Event, Flush, Table, Trace
+from tidegate.operators.testing.laws import Advance, Change, Clock, Event, Flush, Table, Trace
 
 WINDOW = ("window_start", "window_end")
 VERSION = ("valid_from",)
@@ -30,7 +31,20 @@ class Moved(NamedTuple):
 
 
 Play = Callable[[Sequence[Event]], Trace]
-Kept = Callable[[Row], bool]
+Value = TypeVar("Value")
+
+
+class Passing(NamedTuple):
+    """A stateless step, and the name of its run.
+
+    `values`: those of the rows that it makes of a row; a row of which none is made passes its time on, if it has a key.
+    `refusal`: why it rejects a row; None: it does not. `multiplies`: its rows are no records of the input any more.
+    """
+
+    name: str
+    values: Callable[[Row], list[bytes | None]]
+    refusal: Callable[[Row], str | None] = lambda _: None
+    multiplies: bool = False
 
 
 @dataclass
@@ -76,46 +90,39 @@ class Chain:
         every = sorted((moved for step in steps for moved in self.ways[step].moved), key=lambda moved: moved.turn)
         whole = [moved for moved in every if isinstance(moved.event, Row)]
         once = {moved.turn: moved for moved in every if not isinstance(moved.event, Row)}
-        return Way(sorted([*whole, *once.values()], key=lambda moved: moved.turn), False, self.ways[steps[0]].windowed)
+        changes = [moved for moved in once.values() if isinstance(moved.event, Change)]
+        others = [moved for moved in once.values() if not isinstance(moved.event, Change)]
+        together = sorted([*changes, *whole, *others], key=lambda moved: moved.turn)
+        return Way(together, False, self.ways[steps[0]].windowed)
 
-    def filter(self, step: Any, before: Way, kept: Kept) -> None:
-        """Let only some records go on; the others pass their time on, unless they have no key."""
-        passing = [moved for moved in before.moved if not is_record(moved.event) or _passes(moved.event, kept)]
-        self._go_on(step, before, [moved._replace(event=_without_record(moved.event, kept)) for moved in passing])
-
-    def map(self, step: Any, made: Callable[[Row], bytes]) -> None:
-        """Replace the values of the records that leave a step."""
-        moved = [
-            each._replace(event=valued(each.event, made(each.event))) if is_record(each.event) else each  # type: ignore[arg-type]
-            for each in self.ways[step].moved
-        ]
-        self.ways[step] = replace(self.ways[step], moved=moved)
-
-    def flat_map(self, step: Any, before: Way, made: Callable[[Row], list[bytes | None]]) -> None:
-        """Replace each record by records of other values, of which there may be none; its time passes on then."""
-        way: list[Moved] = []
-        for moved in before.moved:
-            values = made(moved.event) if is_record(moved.event) else []  # type: ignore[arg-type]
-            stays = not is_record(moved.event) or _passes(moved.event, lambda _: False)
-            rest = [] if values or not stays else [_without_record(moved.event, lambda _: False)]
-            way += [moved._replace(event=event) for event in [*(valued(moved.event, each) for each in values), *rest]]
-            if before.in_input and values:
+    def pass_by(self, step: Any, before: Way, passings: Sequence[Passing]) -> None:
+        """Let the way through a step that holds no state, which is another one of `passings` after each change."""
+        way = list[Moved]()
+        for moved, passing in along(before.moved, passings):
+            if not is_record(moved.event):
+                way.append(moved)
+                continue
+            assert isinstance(moved.event, Row)
+            if (reason := passing.refusal(moved.event)) is not None:
+                refused = {"cause": reason, "lateness": None, "bound": None}
+                self.trace.rejected.append(
+                    as_given(columns_of(moved.event)) | refused | self._of(passing.name, moved.source, before)
+                )
+                continue
+            way += passed(moved, passing.values(moved.event))
+            if passing.multiplies and before.in_input and passing.values(moved.event):
                 self.takers.update([moved.source])
-        self._go_on(step, replace(before, in_input=False), way)
+        in_input = before.in_input and not passings[0].multiplies
+        way = [moved for moved in way if self.passes_time or not is_mark(moved.event)]
+        self.ways[step] = replace(before, in_input=in_input, moved=way)
 
-    def require(self, step: Any, name: str, before: Way, kept: Kept, reason: str) -> None:
-        """Reject some records."""
-        refused = [each for each in before.moved if is_record(each.event) and not kept(each.event)]  # type: ignore[arg-type]
-        self.trace.rejected += [
-            as_given(columns_of(moved.event))
-            | {"cause": reason, "lateness": None, "bound": None}
-            | self._of(name, moved.source, before)
-            for moved in refused
-        ]
-        self._go_on(step, before, [each for each in before.moved if each not in refused])
+    def operate(
+        self, step: Any, name: str, before: Way, play: Play, holds: Sequence[int | None], *, windows: bool
+    ) -> None:
+        """Let an operator take the way; what it emits and the time that it passes on are the way behind it.
 
-    def operate(self, step: Any, name: str, before: Way, play: Play, hold: int | None, *, windows: bool) -> None:
-        """Let an operator take the way; what it emits and the time that it passes on are the way behind it."""
+        `holds`: how far its marks stay behind its time, at the beginning and after each change.
+        """
         arriving = before.moved if before.in_input else list(_numbered(before.moved))
         arriving = self._with_common_advances(arriving, play)
         whole = play([moved.event for moved in arriving])
@@ -131,7 +138,7 @@ class Chain:
             sum(map(_bytes_not_given, whole.held)) if step in self.joins else 0
         )
         self.times.append((name, whole.stream_time, len(sources)))
-        behind = list(_behind(arriving, play, passes=self.passes_time and hold is not None))
+        behind = list(_behind(arriving, play, holds if self.passes_time else [None] * len(holds)))
         self.ways[step] = Way(behind, windowed=windows or before.windowed)
 
     def _with_common_advances(self, arriving: Sequence[Moved], play: Play) -> list[Moved]:
@@ -145,10 +152,6 @@ class Chain:
             found.append(moved)
         return found
 
-    def _go_on(self, step: Any, before: Way, moved: list[Moved]) -> None:
-        """Let this leave a step that holds nothing; with `time: records`, time marks end there."""
-        self.ways[step] = replace(before, moved=[each for each in moved if self.passes_time or not is_mark(each.event)])
-
     def _of(self, name: str, source: int, before: Way) -> dict[str, Any]:
         given = {"value": self.given[source]} if before.in_input else {}
         return given | {"step": name, "source": source, "topic": None if before.in_input else f"step:{name}"}
@@ -161,15 +164,16 @@ class Chain:
             refused |= {row["source"]} if row["topic"] is None else set()
         return len(offsets) - len(refused)
 
-    def emissions(self, emitting: Mapping[Any, str]) -> list[dict[str, Any]]:
-        """Return what these steps emit. `emitting`: their names."""
-        windowed = any(self.ways[step].windowed for step in emitting)
-        blank = dict.fromkeys([*(WINDOW if windowed else ()), *(VERSION if self.joins & emitting.keys() else ())])
+    def emissions(self, emitting: Sequence[Mapping[Any, str]]) -> list[dict[str, Any]]:
+        """Return what the steps emit. `emitting`: which ones do, by name, at the beginning and after each change."""
+        windowed = any(self.ways[step].windowed for steps in emitting for step in steps)
+        joined = any(self.joins & steps.keys() for steps in emitting)
+        blank = dict.fromkeys([*(WINDOW if windowed else ()), *(VERSION if joined else ())])
         return [
-            blank | self._shown(moved.event.row, step) | {"step": name, "source": moved.source}  # type: ignore[union-attr]
-            for step, name in emitting.items()
-            for moved in self.ways[step].moved
-            if is_record(moved.event)
+            blank | self._shown(moved.event.row, step) | {"step": names[step], "source": moved.source}  # type: ignore[union-attr]
+            for step in dict.fromkeys(step for steps in emitting for step in steps)
+            for moved, names in along(self.ways[step].moved, emitting)
+            if is_record(moved.event) and step in names
         ]
 
     def _shown(self, row: dict[str, Any], step: Any) -> dict[str, Any]:
@@ -184,17 +188,48 @@ class Emitted(Row):
     row: dict[str, Any]
 
 
-def _behind(arriving: Sequence[Moved], play: Play, *, passes: bool) -> Iterator[Moved]:
-    """Yield what leaves an operator after each event with its marks, then the flush itself."""
-    before = marked = 0
-    for count, moved in enumerate(arriving, 1):
+def along(way: Sequence[Moved], values: Sequence[Value]) -> Iterator[tuple[Moved, Value]]:
+    """Yield the way, each event with the value that counts for it: the next one from each change on."""
+    left = iter(values)
+    value = next(left)
+    for moved in way:
+        if isinstance(moved.event, Change):
+            value = next(left)
+        yield moved, value
+
+
+def passed(moved: Moved, values: Sequence[bytes | None]) -> list[Moved]:
+    """Return a record with each of the values; its time alone if there are none, and nothing if it has no key."""
+    assert isinstance(moved.event, Row)
+    if values or moved.event.key is None:
+        return [moved._replace(event=valued(moved.event, value)) for value in values]
+    return [moved._replace(event=moved.event._replace(time_only=True))]
+
+
+def _behind(arriving: Sequence[Moved], play: Play, holds: Sequence[int | None]) -> Iterator[Moved]:
+    """Yield what leaves an operator after each event with its marks, then the flush itself; a change goes first."""
+    before = Trace()
+    for count, (moved, hold) in enumerate(along(arriving, holds), 1):
         trace = play([each.event for each in arriving[:count]])
-        source = moved.source if isinstance(moved.event, Row) else SOURCELESS
-        for event in with_marks(trace.emissions, before, trace.marks[marked:] if passes else ()):
-            yield Moved(event, source, moved.turn)
+        if isinstance(moved.event, Change):
+            yield moved
+        yield from made(before, trace, moved, hold)
         if isinstance(moved.event, Flush | Table | Clock):
             yield Moved(moved.event, SOURCELESS, moved.turn)
-        before, marked = len(trace.emissions), len(trace.marks)
+        before = trace
+
+
+def made(before: Trace, after: Trace, moved: Moved, hold: int | None) -> Iterator[Moved]:
+    """Yield what an event made leave an operator, with its marks, unless `hold` is None: it passes none on.
+
+    A change repeats the mark, which a new step has not received yet.
+    """
+    source = moved.source if isinstance(moved.event, Row) else SOURCELESS
+    marks = after.marks[len(before.marks) :]
+    if isinstance(moved.event, Change) and hold is not None and after.stream_time - hold > NO_STREAM_TIME:
+        marks = [*marks, (len(after.emissions), after.stream_time - hold)]
+    for event in with_marks(after.emissions, len(before.emissions), marks if hold is not None else ()):
+        yield Moved(event, source, moved.turn)
 
 
 def with_marks(emissions: Sequence[dict[str, Any]], begin: int, marks: Sequence[tuple[int, int]]) -> Iterator[Event]:
@@ -258,17 +293,6 @@ def is_record(event: Event) -> bool:
 
 def is_mark(event: Event) -> bool:
     return isinstance(event, Row) and event.time_only
-
-
-def _passes(event: Event, kept: Kept) -> bool:
-    assert isinstance(event, Row)
-    return event.key is not None or kept(event)
-
-
-def _without_record(event: Event, kept: Kept) -> Event:
-    if isinstance(event, Row) and not event.time_only and not kept(event):
-        return event._replace(time_only=True)
-    return event
 
 
 def columns_of(event: Event) -> dict[str, Any]:

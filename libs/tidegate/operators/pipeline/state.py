@@ -83,10 +83,13 @@ class PipelineState:
     def restore(self, rows: pa.Table, stream_time: int) -> None:
         """Apply changelog rows, of which the latest of a slot comes last.
 
-        They say where the steps stand; the first step's stream time is the pipeline's, and is given.
+        They say where the steps stand; the first step's stream time is the pipeline's, and is given. Time never goes
+        back: a step that comes back goes on at the time that it had, and one that has become the first at that of the
+        partition, which is no earlier than its own.
         """
         times = self.times() | times_in(rows)
         for at, (name, operator) in enumerate(self._operators.items()):
+            # rule: first-step-keeps-time
             time = stream_time if at == 0 else times[name].stream_time
             self._opened()[name].restore(rows_of(rows, name, operator), time)
             self._storage.arrays()[RECEIVED][at] = times[name].received

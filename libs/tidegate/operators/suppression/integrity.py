@@ -12,6 +12,7 @@ from tidegate.kernels import integrity
 from tidegate.kernels.compiled import compiled_in_place, wide
 from tidegate.kernels.memory import arena, slots
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, NOT_HELD
+from tidegate.operators.suppression import oldest
 from tidegate.operators.suppression.step import CHECKSUM, CLOSED, State, checksum_of, stored_size
 
 
@@ -24,6 +25,8 @@ def find_damage(state: State, bytes_of_record: bool) -> str | None:
     taken = np.zeros(max(words, 1), np.bool_)
     if not _slots_are_whole(state, bytes_of_record, taken):
         return "a record that it holds is damaged"
+    if state.oldest[oldest.CHECK] != oldest.checksum(state.oldest):
+        return "its bound of time is damaged"
     is_held, seen = state.time.position[:used] != NOT_HELD, np.zeros(used, np.bool_)
     if not integrity.is_in_order(state.time):
         return "the order in which it lets records go is damaged"

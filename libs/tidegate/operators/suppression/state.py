@@ -25,7 +25,7 @@ from tidegate.operators import late_and_rejected
 from tidegate.operators.bounds import EagerBuffer, StrictBuffer
 from tidegate.operators.keys import key_kind_error, keys_of
 from tidegate.operators.shell import BUFFER_ARRAYS, Header, Shell, blocks_of, buffer_of, deletions, run, settle, stop_of
-from tidegate.operators.suppression import measures, tables
+from tidegate.operators.suppression import measures, oldest, tables
 from tidegate.operators.suppression import step as kernel
 from tidegate.operators.suppression.config import SuppressionRules, TimeLimit
 from tidegate.operators.suppression.integrity import find_damage
@@ -38,9 +38,10 @@ _RECORD_LONGS, _RECORD_INTS = ("timestamp", "offset", "checksum"), ("value_lengt
 
 LAYOUT = Layout(
     kind="suppression",
-    version=6,
+    version=7,
     arrays=(
         ArraySpec("numbers", "int64", "fixed", kernel.NUMBERS),
+        ArraySpec("oldest", "int64", "fixed", oldest.NUMBERS),
         *BUFFER_ARRAYS,
         ArraySpec("finding", "int64", "slots", HALF_LINE // 8),
         ArraySpec("record", "int64", "slots", HALF_LINE // 8),
@@ -102,6 +103,7 @@ def state_of(arrays: Mapping[str, Array]) -> kernel.State:
         finding["fingerprint"],
         finding["row"],
         arrays["numbers"],
+        arrays["oldest"],
     )
 
 
@@ -182,6 +184,7 @@ class SuppressionState:
         numbers = self._shell.numbers
         if self._shell.initialize():
             numbers[WINDOWED] = self._config.windowed
+            oldest.begin(self._shell.state.oldest)
         if numbers[WINDOWED] != self._config.windowed:
             raise key_kind_error()
         if numbers[BYTES_OF] != self._rules.bytes_of_record:
@@ -209,11 +212,9 @@ class SuppressionState:
         )
 
     def oldest(self) -> int:
-        """Return the earliest timestamp of what is held; MAX_TIMESTAMP if nothing is. It reads all that is held."""
+        """Return a time before which nothing that is held has its timestamp; MAX_TIMESTAMP if nothing is held."""
         state = self._shell.state
-        slots_in_use = state.time.heap[: state.time.numbers[time_buffer.HELD]]
-        held = slots_in_use[state.time.arrival[slots_in_use] >= 0]  # others are closed windows
-        return int(state.payloads.timestamp[held].min(initial=MAX_TIMESTAMP))
+        return oldest.look(state.oldest, state.time, state.payloads, int(state.pool.numbers[slots.USED]))
 
     def _in_buffer(self) -> tuple[int, int]:
         """Return the number of records held, without closed windows, and their bytes."""

@@ -25,6 +25,7 @@ from tidegate.kernels.payloads import FlatRecords, Payloads
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.operators import late_and_rejected
 from tidegate.operators.late_and_rejected import ACCEPTED, LATE, TIME_ONLY, Unaccepted
+from tidegate.operators.suppression import oldest
 
 CAUSES = ("time", "keys", "bytes", "flush", "idle", "window_close")
 TIME, KEYS, BYTES, FLUSH, IDLE, WINDOW_CLOSE = range(6)
@@ -69,7 +70,7 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """All arrays of a partition's state. `numbers`: see CLOSED and CHECKSUM."""
+    """All arrays of a partition's state. `numbers`: see CLOSED and CHECKSUM. `oldest`: see the module of that name."""
 
     time: TimeBuffer
     pool: SlotPool
@@ -78,6 +79,7 @@ class State(NamedTuple):
     fingerprint: Array
     row: Array
     numbers: Array
+    oldest: Array
 
 
 class Outcome(NamedTuple):
@@ -453,6 +455,9 @@ def settle(state: State, batch: FlatRecords, outcome: Outcome) -> Any:
             payloads.forget(state.payloads, slot, state.numbers, CHECKSUM)
             _free(state, slot)
         state.row[slot] = 0
+        is_open = time_buffer.is_held(state.time, slot) and not is_closed(state, slot)
+        oldest.note(state.oldest, wide(state.payloads.timestamp[slot]) if is_open else oldest.NONE)
+    oldest.seal(state.oldest)
     return DONE
 
 

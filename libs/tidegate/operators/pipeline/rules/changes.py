@@ -10,6 +10,7 @@ import pyarrow as pa
 from tidegate.contracts.config import Held, OperatorRules, PartChange
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Values
+from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import Place, as_config
 from tidegate.operators.pipeline.rules.steps import Sink, Stateful, StepRules, as_computed, steps_as_written
 
@@ -32,7 +33,8 @@ _FORMER_STEPS = "what is held behind them was made by the former steps"
 class Chain(NamedTuple):
     """The steps of a pipeline: those that hold state by name, in order, each with the place before it.
 
-    `between`: the stateless steps before each of them, and at None those behind the last, as they would be written.
+    `between`: the stateless steps before each of them, and at None those behind the last, as they would be written. So
+    are those of a pipeline with branches: a branch is written behind others.
     """
 
     stateful: dict[str, Stateful]
@@ -47,7 +49,7 @@ class Chain(NamedTuple):
             if isinstance(step, Stateful):
                 chain.stateful[step.name], chain.places[step.name], chain.between[step.name] = step, place, run
                 run = []
-            else:
+            elif not isinstance(step, Sink):
                 run.append(as_computed(step))
         chain.between[None] = run
         return chain
@@ -79,6 +81,19 @@ def changes_of_steps(before: Chain, after: Chain, held: Held, known: int) -> Ite
                 refused = _READ_NO_TABLE
             yield PartChange(f"steps.{name}", None, _written(after.stateful[name]), refused, _STARTS_EMPTY)
     yield from _stateless(before, after, common)
+
+
+def changes_of_results(before: Sequence[StepRules], after: Sequence[StepRules]) -> Iterator[PartChange]:
+    """Yield what differs in where the results of steps go: which are kept, and which are written to topics."""
+    was, now = (_results(steps) for steps in (before, after))
+    for option in was:
+        if was[option] != now[option]:
+            yield PartChange(f"steps.{option}", was[option] or None, now[option] or None)
+
+
+def _results(steps: Sequence[StepRules]) -> dict[str, Any]:
+    kept = [step.name for step in steps if not isinstance(step, Sink) and step.keep]
+    return {"keep": kept, "to": {each.sink.to: each.node for each in Graph(steps).written()}}
 
 
 def _order(common: list[str], before: list[str]) -> Iterator[PartChange]:
@@ -121,7 +136,7 @@ def _changed(before: Chain, after: Chain, name: str, known: int) -> Iterator[Par
     old, new = (_options(chain.stateful[name]) for chain in (before, after))
     for option in new:
         if old[option] != new[option]:
-            refused = reasons.get(option, None if option in now.live | {"emits"} else _ANOTHER_STATE)
+            refused = reasons.get(option, None if option in now.live | {"emits", "from"} else _ANOTHER_STATE)
             yield PartChange(f"steps.{name}.{option}", old[option], new[option], refused)
     # rule: held-columns-keep-type
     yield from _other_columns(name, was, before.places[name].values, after.places[name].values)
@@ -184,4 +199,4 @@ def _written(step: Stateful) -> dict[str, Any]:
 
 def _options(step: Stateful) -> dict[str, Any]:
     """Return all options of a step, also those that other parts of the pipeline determine."""
-    return step.rules.model_dump(mode="json") | {"emits": _written(step).get("emits")}
+    return step.rules.model_dump(mode="json") | {option: _written(step).get(option) for option in ("emits", "from")}

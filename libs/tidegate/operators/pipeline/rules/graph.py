@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from tidegate.operators.pipeline.rules.steps import Evaluated, Sink, Stateful, Stateless, StepRules, as_computed
+from tidegate.operators.pipeline.rules.steps import Evaluated, FlatMap, Sink, Stateful, Stateless, StepRules
 from tidegate.operators.pipeline.steps import INPUT
 
 _INPUT_AT = -1
 """Stands for the input where steps are named by their places."""
+
+
+Origins: TypeAlias = str | tuple[Any, ...]
+"""From where rows come: a step that holds state, or the input, by name; in a tuple several, which are merged."""
 
 
 class Node(NamedTuple):
@@ -69,18 +73,26 @@ class Graph:
             if isinstance(step, Sink)
         ]
 
-    def keeps_state_of(self, before: Graph) -> bool:
-        """Return whether what the other graph's operators hold is what they would hold in this one.
+    def is_wired_as(self, other: Graph) -> bool:
+        """Return whether the same steps hold state, in the same order, and rows come to each from the same ones.
 
-        Topics and `keep` do not matter, nor do the names of steps without state.
+        The stateless steps between them, topics and `keep` do not matter.
         """
-        return self._computed() == before._computed()
+        return self._wires() == other._wires()
 
-    def _computed(self) -> list[tuple[dict[str, Any], tuple[int, ...]]]:
-        """Return what each step computes, and the numbers of the steps that it reads, among those with results."""
-        made = [at for at, step in enumerate(self._steps) if not isinstance(step, Sink)]
-        number = {at: count for count, at in enumerate(made)} | {_INPUT_AT: _INPUT_AT}
-        return [(as_computed(self._steps[at]), tuple(number[read] for read in self._reads[at])) for at in made]
+    def _wires(self) -> list[tuple[str, Origins]]:
+        stateful = ((at, step) for at, step in enumerate(self._steps) if isinstance(step, Stateful))
+        return [(step.name, self._origins(self._reads[at])) for at, step in stateful]
+
+    def _origins(self, reads: tuple[int, ...]) -> Origins:
+        """Return the steps with state, or the input, from which rows come; behind `flat_map` they are numbered anew."""
+        if len(reads) > 1:
+            return tuple(self._origins((at,)) for at in reads)
+        step = None if reads[0] == _INPUT_AT else self._steps[reads[0]]
+        if step is None or isinstance(step, Stateful):
+            return INPUT if step is None else step.name
+        before = self._origins(self._reads[reads[0]])
+        return (before,) if isinstance(step, FlatMap) else before
 
     def stateful_before(self, name: str) -> set[str]:
         """Return the names of the steps that hold state and stand before the step of that name."""

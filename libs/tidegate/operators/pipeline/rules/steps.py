@@ -180,10 +180,9 @@ STATELESS: dict[str, type[Stateless]] = {
 
 
 def as_computed(step: StepRules) -> dict[str, Any]:
-    """Return the step as a file has it, without what says where its results go, and what it reads."""
-    free = {"from", "keep"} if isinstance(step, Stateful) else {"from", "keep", "name"}
+    """Return the stateless step as a file has it, without its name, and without what says where its results go."""
     [written] = steps_as_written([step])
-    return {option: value for option, value in written.items() if option not in free}
+    return {option: value for option, value in written.items() if option not in ("keep", "name")}
 
 
 def steps_as_written(steps: Iterable[StepRules]) -> list[dict[str, Any]]:
