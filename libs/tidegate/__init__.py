@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         Format,
         batch_function,
         bytes_,
+        float32,
+        float64,
         int16,
         int32,
         int64,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         string,
         time_windows,
         timestamp,
+        uuid,
     )
     from tidegate.application.limits import max_bytes, max_keys, time_limit, window_close
     from tidegate.application.streams import (
@@ -89,6 +92,8 @@ __all__ = [
     "count",
     "evict",
     "first",
+    "float32",
+    "float64",
     "hopping",
     "int16",
     "int32",
@@ -111,6 +116,7 @@ __all__ = [
     "timestamp",
     "tumbling",
     "unlimited",
+    "uuid",
     "window_close",
 ]
 
@@ -122,6 +128,8 @@ _NAMES = {
         "Format",
         "batch_function",
         "bytes_",
+        "float32",
+        "float64",
         "int16",
         "int32",
         "int64",
@@ -130,6 +138,7 @@ _NAMES = {
         "string",
         "time_windows",
         "timestamp",
+        "uuid",
     ),
     "tidegate.operators.user_functions": ("BatchFunction",),
     "tidegate.expressions.column": ("Column", "col"),

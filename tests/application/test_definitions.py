@@ -16,7 +16,7 @@ import pytest
 import tidegate as tg
 from tests.application.programs import application
 from tidegate.application.running import depth
-from tidegate.contracts.errors import UserError
+from tidegate.contracts.errors import ConfigurationError, UserError
 
 pytestmark = pytest.mark.fast
 
@@ -250,3 +250,22 @@ def test_environment_variables_apply_as_they_do_to_files(monkeypatch: pytest.Mon
     monkeypatch.setenv("TIDEGATE_KAFKA__BOOTSTRAP_SERVERS", "broker:9092")
     assert app.configuration().kafka["bootstrap.servers"] == "broker:9092"
     assert app.to_yaml() == text
+
+
+def test_results_are_written_in_the_format_of_one_of_kafka_s_serializers() -> None:
+    app = application()
+    visits = app.stream("visits", name="visits", key=tg.uuid(), value=tg.float64())
+    visits.window(tg.tumbling("1h", grace="5m")).count().to("counts", value=tg.int64())
+    written = app.to_yaml()
+    assert "encode: int64" in written
+    assert "key: uuid" in written
+    assert "value: float64" in written
+    assert tg.Application.from_yaml(written) == app
+
+
+def test_a_format_that_results_have_already_is_refused() -> None:
+    app = application()
+    updates = app.stream("departures", name="updates").suppress(tg.time_limit("1s"))
+    updates.to("updates", value=tg.json())
+    with pytest.raises(ConfigurationError, match="values are JSON already"):
+        app.check()

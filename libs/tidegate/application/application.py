@@ -425,10 +425,12 @@ _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 
 def _shown_as(form: Format) -> Any:
-    """Return the format in which views show keys or values; None for whole numbers, which they show as bytes."""
+    """Return the format in which views show keys or values; None for numbers, which they show as bytes."""
     faults = faults_in(form.fields)
     if faults:
         return Unusable(faults[0])
+    if form.name == "uuid":
+        return "string"
     return form.name if form.name in ("bytes", "string", "json") else None
 
 
@@ -443,8 +445,8 @@ def _types(key: Format | None, value: Format | None, time: str | None) -> dict[s
     found: dict[str, Any] = {"time": time} if time == "records" else {}
     if isinstance(key, Format) and key.name not in ("bytes", "json"):
         found["key"] = key.name
-    if isinstance(value, Format) and value.name == "string":
-        found["value"] = "string"
+    if isinstance(value, Format) and value.name not in ("bytes", "json"):
+        found["value"] = value.name
     if isinstance(value, Format) and value.fields is not None:
         found["value"] = {"json": as_yaml(value.fields)}
     return found

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, is_dataclass
 from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_type_hints
 
-from tidegate.application.options import Duration, Fault, FunctionName, Unusable, faults_in, function_name
+from tidegate.application.options import Duration, Fault, FunctionName, Unusable, faults_in, function_name, option_of
 from tidegate.contracts.errors import InvalidValue, UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidegate.contracts.values import Primitive
     from tidegate.operators.user_functions import BatchFunction
 
 Fields: TypeAlias = "Mapping[str, Any] | type"
@@ -26,7 +27,7 @@ class Format:
     `fields`: those of JSON objects that expressions may read. An operator without such steps sees bytes.
     """
 
-    name: Literal["bytes", "string", "json", "int16", "int32", "int64"]
+    name: Primitive | Literal["json"]
     fields: Any = field(default=None, hash=False)
 
 
@@ -62,6 +63,28 @@ def int32() -> Format:
 def int64() -> Format:
     """Return the format of Kafka's long: eight bytes, the highest first. Views show bytes."""
     return Format("int64")
+
+
+def float32() -> Format:
+    """Return the format of Kafka's float: four bytes, the highest first. Views show bytes."""
+    return Format("float32")
+
+
+def float64() -> Format:
+    """Return the format of Kafka's double: eight bytes, the highest first. Views show bytes."""
+    return Format("float64")
+
+
+def uuid() -> Format:
+    """Return the format of Kafka's UUID: its text. Expressions read it in lower case."""
+    return Format("uuid")
+
+
+def encoded(value: object) -> Any:
+    """Return the format in which results are written, as an option of a step."""
+    if isinstance(value, Format) and value.name == "json":
+        return Unusable(Fault(value, "values are JSON already", "leave value out"))
+    return option_of(value, Format, lambda each: each.name, "write a format, such as tg.int64()")
 
 
 def known_fields(fields: Any) -> Any:

@@ -28,14 +28,15 @@ from tidegate.contracts.config import (
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
-from tidegate.contracts.values import Values, as_written, schema_of
+from tidegate.contracts.values import PRIMITIVES, Primitive, Values, as_written, schema_of
 from tidegate.operators.pipeline.rules import sinks
 from tidegate.operators.pipeline.rules.changes import Chain, changes_of_steps, is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
-from tidegate.operators.pipeline.rules.places import KeyType, Place, as_config
+from tidegate.operators.pipeline.rules.places import Place, as_config
 from tidegate.operators.pipeline.rules.reading import Reading
 from tidegate.operators.pipeline.rules.steps import (
     Called,
+    Encode,
     Filter,
     FilterBy,
     FlatMap,
@@ -52,6 +53,7 @@ from tidegate.operators.pipeline.rules.steps import (
 )
 
 __all__ = [
+    "Encode",
     "Filter",
     "FilterBy",
     "FlatMap",
@@ -68,11 +70,13 @@ __all__ = [
 
 
 def _read_value(value: object) -> Any:
-    if value in ("bytes", "string") or isinstance(value, pa.Schema):
+    if isinstance(value, pa.Schema) or (isinstance(value, str) and value in PRIMITIVES):
         return value
     if isinstance(value, Mapping) and set(value) == {"json"}:
         return schema_of(value["json"])
-    raise InvalidValue("not a type of values", "write value: bytes, string, or {json: {NAME: TYPE}}")
+    raise InvalidValue(
+        "not a type of values", f"write value: one of {', '.join(PRIMITIVES)}, or {{json: {{NAME: TYPE}}}}"
+    )
 
 
 def _value_as_written(value: str | pa.Schema) -> Any:
@@ -80,8 +84,8 @@ def _value_as_written(value: str | pa.Schema) -> Any:
 
 
 ValueType = Annotated[
-    Literal["bytes", "string"] | pa.Schema,
-    PlainValidator(_read_value, json_schema_input_type=Literal["bytes", "string"] | dict[Literal["json"], Any]),
+    Primitive | pa.Schema,
+    PlainValidator(_read_value, json_schema_input_type=Primitive | dict[Literal["json"], Any]),
     PlainSerializer(_value_as_written, when_used="json"),
 ]
 
@@ -114,17 +118,19 @@ def _start(known: Mapping[str, Any]) -> Place:
     windows: Windows = known.get("windows") or "none"
     length = windows.time if isinstance(windows, TimeWindows) else None
     value = known.get("value", "bytes")
-    values = Values.of_fields(value) if isinstance(value, pa.Schema) else _VALUES[value]()
+    values = Values.of_fields(value) if isinstance(value, pa.Schema) else Values.of_primitive(value)
     return Place(key=known.get("key", "bytes"), values=values, windows=windows, length=length, is_input=True)
 
-
-_VALUES = {"bytes": Values.of_bytes, "string": Values.of_text}
 
 Steps = Annotated[
     tuple[StepRules, ...],
     PlainValidator(_read_steps, json_schema_input_type=list[Stateful | Stateless | Sink]),
     PlainSerializer(steps_as_written, return_type=list[dict[str, Any]], when_used="json"),
 ]
+
+
+_TEXTS = ("string", "uuid")
+"""Formats that views show as text."""
 
 
 class PipelineRules(KeyRules):
@@ -134,18 +140,20 @@ class PipelineRules(KeyRules):
 
     kind: Literal["pipeline"] = "pipeline"
     """Kind of operator."""
-    key: KeyType = "bytes"
-    """Type of the input's keys, in which expressions read them: `bytes`, `string`, `int16`, `int32` or `int64`."""
+    key: Primitive = "bytes"
+    """Type of the input's keys, in which expressions read them: a format of Kafka's own serializers, which are `bytes`,
+    `string`, `int16`, `int32`, `int64`, `float32`, `float64` and `uuid`."""
     value: ValueType = "bytes"
-    """Type of the input's values: `bytes`, `string`, or `{json: {NAME: TYPE}}` with the fields that steps read."""
+    """Type of the input's values: as of keys, or `{json: {NAME: TYPE}}` with the fields that steps read."""
     time: Literal["pipeline", "records"] = "pipeline"
     """What moves the time of a step: rows and the time of the steps before it, or with `records`, as in Kafka Streams,
     the rows that arrive at it alone."""
     steps: Steps
     """The steps, in order: `{name: NAME, kind: KIND, ...}` with the options of that kind; `{filter: SQL}`, `{require:
-    SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`, `{to: TOPIC}`; with a function of yours
-    `{filter: {function: module:function}}`, `{map: module:function, emits: {NAME: TYPE}}`, `{flat_map: ...}` likewise.
-    A step reads the one before it, or with `from: NAME` another one; `from: [NAME, NAME]` merges several."""
+    SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`, `{encode: FORMAT}`, `{to: TOPIC}`;
+    with a function of yours `{filter: {function: module:function}}`, `{map: module:function, emits: {NAME: TYPE}}`,
+    `{flat_map: ...}` likewise. A step reads the one before it, or with `from: NAME` another one; `from: [NAME, NAME]`
+    merges several."""
 
     @model_validator(mode="before")
     @classmethod
@@ -154,10 +162,12 @@ class PipelineRules(KeyRules):
         if not isinstance(raw, Mapping):
             return raw
         raw, formats = flatten_topics(raw), {}
-        if raw.get("key") == "string":
+        if raw.get("key") in _TEXTS:
             formats["key_format"] = "string"
-        if raw.get("value") == "string" or isinstance(raw.get("value"), Mapping | pa.Schema):
-            formats["value_format"] = "string" if raw.get("value") == "string" else "json"
+        if raw.get("value") in _TEXTS:
+            formats["value_format"] = "string"
+        if isinstance(raw.get("value"), Mapping | pa.Schema):
+            formats["value_format"] = "json"
         return {**formats, **raw}
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.values import PRIMITIVES
 from tidegate.operators.pipeline.config import PipelineRules, Stateful
 from tidegate.operators.pipeline.passage.results import own_columns
 from tidegate.operators.pipeline.rules.graph import Graph, Node
@@ -47,16 +48,12 @@ def _plainest(config: PipelineRules, graph: Graph) -> Place:
     """Return the place of results that are written or come last; one whose values are no JSON if there is one."""
     places = config.places()
     shown = [*(places[each.at] for each in graph.written()), places[-1]]
-    return min(shown, key=lambda place: place.values.form not in _PLAIN)
-
-
-_PLAIN = ("bytes", "string")
-"""Values that expressions do not read as fields, by their form."""
+    return min(shown, key=lambda place: place.values.form not in PRIMITIVES)
 
 
 def _shown_at(place: Place, rules: OperatorRules, config: PipelineRules) -> OperatorRules:
     """Return the rules with the formats in which views show keys and values at that place."""
-    value_format = config.value_format if place.values.form in _PLAIN else "json"
+    value_format = config.value_format if place.values.form in PRIMITIVES else "json"
     return rules.model_copy(update={"key_format": config.key_format, "value_format": value_format})
 
 
