@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidegate.application.evictors import Evictor, evict, near_last, newest, recent
     from tidegate.application.formats import (
         Format,
+        avro,
         batch_function,
         bytes_,
         float32,
@@ -85,6 +86,7 @@ __all__ = [
     "WindowedOutput",
     "WindowedStream",
     "avg",
+    "avro",
     "batch_function",
     "bytes_",
     "col",
@@ -126,6 +128,7 @@ _NAMES = {
     "tidegate.application.evictors": ("Evictor", "evict", "near_last", "newest", "recent"),
     "tidegate.application.formats": (
         "Format",
+        "avro",
         "batch_function",
         "bytes_",
         "float32",

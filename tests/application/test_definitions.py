@@ -7,6 +7,7 @@ import sys
 from dataclasses import FrozenInstanceError
 from datetime import timedelta
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -263,9 +264,18 @@ def test_results_are_written_in_the_format_of_one_of_kafka_s_serializers() -> No
     assert tg.Application.from_yaml(written) == app
 
 
+def test_a_key_in_avro_is_refused(tmp_path: Path) -> None:
+    app = application()
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    key = tg.avro(schema=schema, schemas=tmp_path)
+    app.stream("departures", name="updates", key=key).suppress(tg.time_limit("1s")).to("updates")
+    with pytest.raises(ConfigurationError, match="keys are not read as Avro"):
+        app.check()
+
+
 def test_a_format_that_results_have_already_is_refused() -> None:
     app = application()
     updates = app.stream("departures", name="updates").suppress(tg.time_limit("1s"))
     updates.to("updates", value=tg.json())
-    with pytest.raises(ConfigurationError, match="values are JSON already"):
+    with pytest.raises(ConfigurationError, match="values are not written in this format"):
         app.check()

@@ -38,16 +38,28 @@ PRIMITIVES: dict[str, pa.DataType] = {
 """The formats of Kafka's own serializers, with the types of their columns. A UUID is text, in lower case."""
 
 
+class Avro(NamedTuple):
+    """Avro values in the wire format of a schema registry.
+
+    `schema`: the reader's schema, as JSON; `schemas`: the folder that has the schemas of writers.
+    """
+
+    schema: str
+    schemas: str
+
+
 class Values(NamedTuple):
     """The values of rows at one place of a pipeline.
 
     `form`: a primitive, which is the column `value`; `object`, JSON objects with the fields of `schema`; `single`, a
     bare JSON value, which is the only column of `schema`; `joined`, objects of `stream` and `table`: the last column of
-    `schema` is the table's value, the others are the fields of the stream's.
+    `schema` is the table's value, the others are the fields of the stream's; `avro`, records with the fields of
+    `schema`, as `avro` says.
     """
 
-    form: Primitive | Literal["object", "single", "joined"]
+    form: Primitive | Literal["object", "single", "joined", "avro"]
     schema: pa.Schema
+    avro: Avro | None = None
 
     @classmethod
     def of_bytes(cls) -> Values:

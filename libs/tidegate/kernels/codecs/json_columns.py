@@ -27,7 +27,7 @@ from tidegate.kernels.codecs.json_text import (
     utf8_size,
 )
 from tidegate.kernels.codecs.port import CODE, Decoded
-from tidegate.kernels.columns import assemble, binary_column
+from tidegate.kernels.columns import assemble, binary_column, in_one
 from tidegate.kernels.compiled import compiled_in_place, wide
 
 _NULL = ord("n")
@@ -155,11 +155,17 @@ def _texts(data: Array, start: Array, length: Array, type: pa.DataType) -> tuple
     def write(rows: slice, content: Array) -> None:
         _write_texts(data, start[rows], sizes[rows], content)
 
-    return assemble(sizes, write).combine_chunks().cast(type), verdict
+    return _as_text(in_one(assemble(sizes, write))), verdict
 
 
 def _json(data: Array, start: Array, length: Array, type: pa.DataType) -> tuple[pa.Array, Array]:
-    return binary_column(data, data, start, length).combine_chunks().cast(type), np.zeros(len(start), np.int8)
+    texts = _as_text(in_one(binary_column(data, data, start, length)))
+    return texts.cast(type), np.zeros(len(start), np.int8)
+
+
+def _as_text(values: pa.Array) -> pa.Array:
+    """Return byte strings of JSON values as text, without another look at their bytes: JSON is UTF-8."""
+    return pa.Array.from_buffers(pa.string(), len(values), values.buffers(), values.null_count, values.offset)
 
 
 _READERS = {"bool": _bools, "integer": _integers, "float": _floats, "text": _texts, "json": _json}

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from tidegate.contracts.operator import Array
 from tidegate.contracts.values import PRIMITIVES, Primitive
 from tidegate.kernels.codecs.port import CODE, Decoded, Encoded
-from tidegate.kernels.columns import binary_column
+from tidegate.kernels.columns import binary_column, in_one
 
 _UUID = "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
 _NO_BYTES = np.zeros(0, np.uint8)
@@ -29,7 +29,7 @@ class PrimitiveDecoder:
         if self._form not in ("bytes", "string", "uuid"):
             column, wrong = _numbers(data, start, length, np.dtype(type.to_pandas_dtype()))
         else:
-            bytes_ = binary_column(data, _NO_BYTES, start, length).combine_chunks()
+            bytes_ = in_one(binary_column(data, _NO_BYTES, start, length))
             column, wrong = _READERS[self._form](bytes_)
         return Decoded([column], wrong.astype(CODE), self._reasons)
 
@@ -102,7 +102,7 @@ class PrimitiveEncoder:
             data = np.where(wrong, 0, numbers).astype(type.newbyteorder(">")).view(np.uint8)
         start = np.arange(len(numbers), dtype=np.int64) * type.itemsize
         length = np.where(null | wrong, -1, type.itemsize)
-        values = binary_column(data, _NO_BYTES, start, length).combine_chunks()
+        values = in_one(binary_column(data, _NO_BYTES, start, length))
         return Encoded(values, wrong.astype(CODE), self._reasons)
 
 

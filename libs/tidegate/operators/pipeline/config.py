@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
-import pyarrow as pa
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from tidegate.contracts.config import (
@@ -28,7 +27,7 @@ from tidegate.contracts.config import (
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
-from tidegate.contracts.values import PRIMITIVES, Primitive, Values, as_written, schema_of
+from tidegate.contracts.values import Primitive
 from tidegate.operators.pipeline.rules import sinks
 from tidegate.operators.pipeline.rules.changes import Chain, changes_of_steps, is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
@@ -51,6 +50,7 @@ from tidegate.operators.pipeline.rules.steps import (
     call_of,
     steps_as_written,
 )
+from tidegate.operators.pipeline.rules.value_types import ValueType, shown_as, value_as_written, values_of
 
 __all__ = [
     "Encode",
@@ -66,27 +66,6 @@ __all__ = [
     "Stateful",
     "Stateless",
     "WithColumns",
-]
-
-
-def _read_value(value: object) -> Any:
-    if isinstance(value, pa.Schema) or (isinstance(value, str) and value in PRIMITIVES):
-        return value
-    if isinstance(value, Mapping) and set(value) == {"json"}:
-        return schema_of(value["json"])
-    raise InvalidValue(
-        "not a type of values", f"write value: one of {', '.join(PRIMITIVES)}, or {{json: {{NAME: TYPE}}}}"
-    )
-
-
-def _value_as_written(value: str | pa.Schema) -> Any:
-    return value if isinstance(value, str) else {"json": as_written(value)}
-
-
-ValueType = Annotated[
-    Primitive | pa.Schema,
-    PlainValidator(_read_value, json_schema_input_type=Primitive | dict[Literal["json"], Any]),
-    PlainSerializer(_value_as_written, when_used="json"),
 ]
 
 
@@ -117,8 +96,7 @@ def _start(known: Mapping[str, Any]) -> Place:
     """Return the place behind the input."""
     windows: Windows = known.get("windows") or "none"
     length = windows.time if isinstance(windows, TimeWindows) else None
-    value = known.get("value", "bytes")
-    values = Values.of_fields(value) if isinstance(value, pa.Schema) else Values.of_primitive(value)
+    values = values_of(known.get("value", "bytes"))
     return Place(key=known.get("key", "bytes"), values=values, windows=windows, length=length, is_input=True)
 
 
@@ -127,10 +105,6 @@ Steps = Annotated[
     PlainValidator(_read_steps, json_schema_input_type=list[Stateful | Stateless | Sink]),
     PlainSerializer(steps_as_written, return_type=list[dict[str, Any]], when_used="json"),
 ]
-
-
-_TEXTS = ("string", "uuid")
-"""Formats that views show as text."""
 
 
 class PipelineRules(KeyRules):
@@ -144,7 +118,8 @@ class PipelineRules(KeyRules):
     """Type of the input's keys, in which expressions read them: a format of Kafka's own serializers, which are `bytes`,
     `string`, `int16`, `int32`, `int64`, `float32`, `float64` and `uuid`."""
     value: ValueType = "bytes"
-    """Type of the input's values: as of keys, or `{json: {NAME: TYPE}}` with the fields that steps read."""
+    """Type of the input's values: as of keys, `{json: {NAME: TYPE}}` with the fields that steps read, or
+    `{avro: {schema: SCHEMA, schemas: FOLDER}}`."""
     time: Literal["pipeline", "records"] = "pipeline"
     """What moves the time of a step: rows and the time of the steps before it, or with `records`, as in Kafka Streams,
     the rows that arrive at it alone."""
@@ -162,12 +137,10 @@ class PipelineRules(KeyRules):
         if not isinstance(raw, Mapping):
             return raw
         raw, formats = flatten_topics(raw), {}
-        if raw.get("key") in _TEXTS:
-            formats["key_format"] = "string"
-        if raw.get("value") in _TEXTS:
-            formats["value_format"] = "string"
-        if isinstance(raw.get("value"), Mapping | pa.Schema):
-            formats["value_format"] = "json"
+        if (shown := shown_as(raw.get("key"))) is not None:
+            formats["key_format"] = shown
+        if (shown := shown_as(raw.get("value"))) is not None:
+            formats["value_format"] = shown
         return {**formats, **raw}
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
@@ -210,7 +183,7 @@ class PipelineRules(KeyRules):
         if not (is_chain(before.steps) and is_chain(self.steps)):
             return {}
         was, now = (Chain.of(rules.steps, rules.places()) for rules in (before, self))
-        values = [_value_as_written(rules.value) for rules in (before, self)]
+        values = [value_as_written(rules.value) for rules in (before, self)]
         return {
             "steps": list(changes_of_steps(was, now, held, known)),
             "value": [PartChange("value", *values)] if values[0] != values[1] else [],

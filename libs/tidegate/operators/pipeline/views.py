@@ -48,12 +48,16 @@ def _plainest(config: PipelineRules, graph: Graph) -> Place:
     """Return the place of results that are written or come last; one whose values are no JSON if there is one."""
     places = config.places()
     shown = [*(places[each.at] for each in graph.written()), places[-1]]
-    return min(shown, key=lambda place: place.values.form not in PRIMITIVES)
+    return min(shown, key=lambda place: place.values.form not in _PLAIN)
+
+
+_PLAIN = {*PRIMITIVES, "avro"}
+"""Values that are no JSON, by their form."""
 
 
 def _shown_at(place: Place, rules: OperatorRules, config: PipelineRules) -> OperatorRules:
     """Return the rules with the formats in which views show keys and values at that place."""
-    value_format = config.value_format if place.values.form in PRIMITIVES else "json"
+    value_format = config.value_format if place.values.form in _PLAIN else "json"
     return rules.model_copy(update={"key_format": config.key_format, "value_format": value_format})
 
 

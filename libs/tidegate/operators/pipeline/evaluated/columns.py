@@ -11,10 +11,12 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
+from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.json_columns import JsonDecoder
 from tidegate.kernels.codecs.port import CODE, Decoded, Decoder
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder
-from tidegate.kernels.columns import binary_column
+from tidegate.kernels.columns import binary_column, in_one
+from tidegate.operators.pipeline.evaluated.schema_folder import SchemaFolder
 from tidegate.operators.pipeline.rules.places import WINDOW, Place
 
 _NO_BYTES = np.zeros(0, np.uint8)
@@ -81,6 +83,10 @@ class ColumnReader:
 def _decoder_of(place: Place, chosen: list[pa.Field]) -> Decoder:
     """Return the decoder of these fields of the values."""
     form = place.values.form
+    if form == "avro":
+        assert place.values.avro is not None
+        schema, schemas = place.values.avro
+        return AvroDecoder(schema, [field.name for field in chosen], SchemaFolder(schemas))
     if form == "object" or form == "single" or form == "joined":
         return JsonDecoder(_decoded_schema(place, chosen))
     return PrimitiveDecoder(form, "value")
@@ -112,4 +118,4 @@ def _nothing_refused(count: int) -> Decoded:
 
 def _bytes(rows: Records, part: str) -> pa.Array:
     start, length = getattr(rows, f"{part}_start"), getattr(rows, f"{part}_length")
-    return binary_column(rows.data, _NO_BYTES, start, length).combine_chunks()
+    return in_one(binary_column(rows.data, _NO_BYTES, start, length))

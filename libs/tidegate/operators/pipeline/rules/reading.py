@@ -162,6 +162,8 @@ class Reading:
         own = {name: raw[name] for name in ("name", "from", "keep") if name in raw}
         step = Stateful.model_validate({**own, "rules": rules, "emits": emits})
         _check_emits(rules, emits)
+        if place is not None:
+            _check_values(rules, place)
         if rules.reads() is not None:
             self._check_is_only_reader()
         return step, None if place is None else place.behind(rules, emits)
@@ -314,6 +316,16 @@ def _rules(kind: str, given: Mapping[str, Any], known: Mapping[str, Any], place:
         for option, conflict in as_config(found).conflicts(OutputDeclaration(closes_after=place.closes_after)):
             raise InvalidValue(f"{option}: {conflict.cause}", conflict.remedy)
     return found
+
+
+def _check_values(rules: OperatorRules, place: Place) -> None:
+    """Raise InvalidValue if the operator would read Avro as JSON."""
+    timestamp = place.is_input and rules.timestamp is not None
+    if place.values.form == "avro" and (timestamp or rules.reads_json()):
+        what = "the event timestamp is read from" if timestamp else f"{rules.kind} reads"
+        raise InvalidValue(
+            f"values are Avro, and {what} JSON", "make JSON of the fields before it: {select: {NAME: SQL}}"
+        )
 
 
 def _check_emits(rules: OperatorRules, emits: pa.Schema | None) -> None:
