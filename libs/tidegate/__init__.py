@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from tidegate.application.evictors import Evictor, evict, near_last, newest, recent
     from tidegate.application.formats import (
         Format,
+        avro,
         batch_function,
         bytes_,
+        float32,
+        float64,
         int16,
         int32,
         int64,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
         string,
         time_windows,
         timestamp,
+        uuid,
     )
     from tidegate.application.limits import max_bytes, max_keys, time_limit, window_close
     from tidegate.application.streams import (
@@ -82,6 +86,7 @@ __all__ = [
     "WindowedOutput",
     "WindowedStream",
     "avg",
+    "avro",
     "batch_function",
     "bytes_",
     "col",
@@ -89,6 +94,8 @@ __all__ = [
     "count",
     "evict",
     "first",
+    "float32",
+    "float64",
     "hopping",
     "int16",
     "int32",
@@ -111,6 +118,7 @@ __all__ = [
     "timestamp",
     "tumbling",
     "unlimited",
+    "uuid",
     "window_close",
 ]
 
@@ -120,8 +128,11 @@ _NAMES = {
     "tidegate.application.evictors": ("Evictor", "evict", "near_last", "newest", "recent"),
     "tidegate.application.formats": (
         "Format",
+        "avro",
         "batch_function",
         "bytes_",
+        "float32",
+        "float64",
         "int16",
         "int32",
         "int64",
@@ -130,6 +141,7 @@ _NAMES = {
         "string",
         "time_windows",
         "timestamp",
+        "uuid",
     ),
     "tidegate.operators.user_functions": ("BatchFunction",),
     "tidegate.expressions.column": ("Column", "col"),

@@ -7,6 +7,7 @@ import sys
 from dataclasses import FrozenInstanceError
 from datetime import timedelta
 from enum import StrEnum
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
@@ -16,7 +17,7 @@ import pytest
 import tidegate as tg
 from tests.application.programs import application
 from tidegate.application.running import depth
-from tidegate.contracts.errors import UserError
+from tidegate.contracts.errors import ConfigurationError, UserError
 
 pytestmark = pytest.mark.fast
 
@@ -250,3 +251,31 @@ def test_environment_variables_apply_as_they_do_to_files(monkeypatch: pytest.Mon
     monkeypatch.setenv("TIDEGATE_KAFKA__BOOTSTRAP_SERVERS", "broker:9092")
     assert app.configuration().kafka["bootstrap.servers"] == "broker:9092"
     assert app.to_yaml() == text
+
+
+def test_results_are_written_in_the_format_of_one_of_kafka_s_serializers() -> None:
+    app = application()
+    visits = app.stream("visits", name="visits", key=tg.uuid(), value=tg.float64())
+    visits.window(tg.tumbling("1h", grace="5m")).count().to("counts", value=tg.int64())
+    written = app.to_yaml()
+    assert "encode: int64" in written
+    assert "key: uuid" in written
+    assert "value: float64" in written
+    assert tg.Application.from_yaml(written) == app
+
+
+def test_a_key_in_avro_is_refused(tmp_path: Path) -> None:
+    app = application()
+    schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
+    key = tg.avro(schema=schema, schemas=tmp_path)
+    app.stream("departures", name="updates", key=key).suppress(tg.time_limit("1s")).to("updates")
+    with pytest.raises(ConfigurationError, match="keys are not read as Avro"):
+        app.check()
+
+
+def test_a_format_that_results_have_already_is_refused() -> None:
+    app = application()
+    updates = app.stream("departures", name="updates").suppress(tg.time_limit("1s"))
+    updates.to("updates", value=tg.json())
+    with pytest.raises(ConfigurationError, match="values are not written in this format"):
+        app.check()

@@ -101,6 +101,8 @@ SOUND: dict[str, Any] = {
     "lake": "lake",
     "keep_output": "30d",
     "source": "application: flights",
+    "schema": {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]},
+    "schemas": "schemas",
     "length": "1h",
     "grace": "5m",
     "advance": "10m",

@@ -210,3 +210,29 @@ def test_equal_pipelines_have_equal_hashes_so_that_a_task_keeps_their_operator(v
 
 
 HELD = {"kind": "suppression", "until": {"time_limit": "5s"}}
+
+
+def test_values_are_written_in_a_format_only_if_they_have_one_field_of_its_types() -> None:
+    encode = {"encode": "int64"}
+    assert pipeline(COUNTS, encode).places()[-1].values.form == "int64"
+    two = {"select": {"n": "count", "m": "count"}}
+    assert problems(COUNTS, two, encode) == {"steps.2": "values have 2 fields (n, m), and int64 is one value"}
+    text = {"select": {"n": "count::varchar"}}
+    assert problems(COUNTS, text, encode) == {"steps.2": "n is of type string, which is not written as int64"}
+    assert problems(COUNTS, {"encode": "json"}).keys() == {"steps.1.encode"}
+
+
+def test_a_field_with_the_timestamp_is_not_encoded_before_an_operator_reads_it() -> None:
+    steps = [{"encode": "int64"}, FIRST]
+    found = problems(*steps, value={"json": {"at": "int64"}}, timestamp={"field": "at"})
+    assert found == {"steps.0": "field at, which has the timestamps, is lost"}
+
+
+FIRST = {"name": "first", "kind": "deduplicate", "within": "forever"}
+
+
+@pytest.mark.parametrize("form", ["int16", "float32", "float64", "uuid"])
+def test_keys_and_values_have_the_formats_of_kafka_s_serializers(form: str) -> None:
+    config = pipeline({"filter": "key = value"}, FIRST, key=form, value=form)
+    assert (config.key, config.value) == (form, form)
+    assert config.value_format == ("string" if form == "uuid" else "bytes")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import struct
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +16,11 @@ from hypothesis import strategies as st
 from tests.hypothesis_profile import many
 from tidegate.contracts.flow import Flow, Sifted
 from tidegate.contracts.records import Records, Row
-from tidegate.contracts.values import Values, schema_of
+from tidegate.contracts.values import Primitive, Values, schema_of
 from tidegate.operators.pipeline.evaluated.compiling import compiled
-from tidegate.operators.pipeline.rules.places import KeyType, Place
-from tidegate.operators.pipeline.rules.steps import Filter, Require, Select, Stateless, WithColumns
+from tidegate.operators.pipeline.evaluated.encoding import encoding
+from tidegate.operators.pipeline.rules.places import Place
+from tidegate.operators.pipeline.rules.steps import Encode, Filter, Require, Select, Stateless, WithColumns
 
 pytestmark = pytest.mark.fast
 
@@ -25,7 +28,7 @@ FLIGHTS = Values.of_fields(schema_of({"delay": "int64", "gust": "float64", "to":
 COUNTS = Values("single", pa.schema({"count": pa.int64()}))
 
 
-def place(values: Values = FLIGHTS, key: KeyType = "bytes", **more: Any) -> Place:
+def place(values: Values = FLIGHTS, key: Primitive = "bytes", **more: Any) -> Place:
     return Place(key=key, values=values, windows="none", **more)
 
 
@@ -138,22 +141,46 @@ def test_a_bare_value_is_a_column_of_its_own_name() -> None:
         ("int16", (-2).to_bytes(2, "big", signed=True), "key = -2"),
         ("int32", (70_000).to_bytes(4, "big"), "key = 70000"),
         ("int64", (-(2**62)).to_bytes(8, "big", signed=True), "key = -(2**62)::bigint"),
+        ("float32", struct.pack(">f", 0.5), "key = 0.5"),
+        ("float64", struct.pack(">d", 0.1), "key = 0.1::double"),
+        ("uuid", str(UUID(int=10)).upper().encode(), f"key = '{UUID(int=10)}'"),
         ("string", "Zürich".encode(), "key = 'Zürich'"),
         ("bytes", b"\xff", "key = '\\xff'::blob"),
     ],
 )
-def test_keys_are_read_in_kafka_s_formats(type: KeyType, key: bytes, expression: str) -> None:
+def test_keys_are_read_in_kafka_s_formats(type: Primitive, key: bytes, expression: str) -> None:
     rows = [*rows_of({}, key=key), *rows_of({}, key=None)]
     sifted = sift([Filter(filter=expression)], rows, place(key=type))
     assert (len(values_of(sifted)), sifted.filtered, len(sifted.rejected)) == (1, 1, 0)
 
 
-@pytest.mark.parametrize("type", ["int16", "int32", "int64", "string"])
-def test_a_key_of_another_type_is_rejected_where_it_is_read(type: KeyType) -> None:
+@pytest.mark.parametrize("type", ["int16", "int32", "int64", "float32", "float64", "string", "uuid"])
+def test_a_key_of_another_type_is_rejected_where_it_is_read(type: Primitive) -> None:
     rows = rows_of({}, key=b"\xff\xfe\xfd")
     assert sift([Filter(filter="true")], rows, place(key=type)).causes == ()
     [cause] = sift([Filter(filter="key is not null")], rows, place(key=type)).causes
-    assert cause.startswith("key: not ")
+    assert cause.startswith("key: no")
+
+
+def test_values_of_kafka_s_serializers_are_the_column_value_and_leave_byte_for_byte() -> None:
+    numbers = [struct.pack(">q", number) for number in (-5, 3, 9)]
+    at = place(Values.of_primitive("int64"))
+    sifted = sift([Filter(filter="value > 0")], rows_of(*numbers, b"12", None), at)
+    assert (values_of(sifted), sifted.filtered, sifted.causes) == (numbers[1:], 2, ("value: not int64",))
+    assert values_of(sift([Select(select={"n": "value + 1"})], rows_of(numbers[0]), at)) == [b'{"n":-4}']
+
+
+def test_encode_writes_the_only_field_and_rejects_what_does_not_fit() -> None:
+    rows = rows_of({"delay": 5}, {"delay": None}, {"delay": 40_000}, b"[]")
+    steps = encoding(Encode(encode="int16"), place(Values.of_fields(schema_of({"delay": "int64"}))))
+    sifted = steps(Flow.of_input(Records.from_rows(rows)))
+    assert values_of(sifted) == [struct.pack(">h", 5), None]
+    assert sifted.causes == ("its value is no int16", "value: not a JSON object")
+
+
+def test_a_count_is_written_as_kafka_s_long() -> None:
+    sifted = encoding(Encode(encode="int64"), place(COUNTS))(Flow.of_input(Records.from_rows(rows_of(7))))
+    assert values_of(sifted) == [struct.pack(">q", 7)]
 
 
 def test_a_mark_passes_and_is_never_evaluated() -> None:

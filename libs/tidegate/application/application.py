@@ -240,7 +240,9 @@ class Application:
         called = _like_topic(topic) if name is None else name
         table = Definition.begun(called, ".table", caller(), options)
         self._definitions.add(table)
-        return Table(table, self._definitions, value.fields if isinstance(value, Format) else None)
+        return Table(
+            table, self._definitions, value.fields if isinstance(value, Format) and value.name == "json" else None
+        )
 
     # ---- what is checked
 
@@ -411,7 +413,7 @@ def _input(
     """Return the options that say how a topic is read."""
     return {
         "input": option_of(topic, str, lambda each: each, "name a topic as text"),
-        "key_format": optional(key, Format, _shown_as, _FORMATS),
+        "key_format": optional(key, Format, _key_shown_as, _FORMATS),
         "value_format": optional(value, Format, _shown_as, _FORMATS),
         "timestamp": optional(timestamp, (str, TimestampIn), _field, "name a field, or write tg.timestamp(FIELD)"),
         "windows": {"time": windows.length} if isinstance(windows, TimeWindowedKeys) else windows,
@@ -424,11 +426,20 @@ def _input(
 _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 
+def _key_shown_as(form: Format) -> Any:
+    """Return the format in which views show keys; None for those that they show as bytes."""
+    if form.name == "avro":
+        return Unusable(Fault(form.fields, "keys are not read as Avro", "leave it out; keys are bytes then"))
+    return _shown_as(form)
+
+
 def _shown_as(form: Format) -> Any:
-    """Return the format in which views show keys or values; None for whole numbers, which they show as bytes."""
+    """Return the format in which views show keys or values; None for numbers and Avro, which they show as bytes."""
     faults = faults_in(form.fields)
     if faults:
         return Unusable(faults[0])
+    if form.name == "uuid":
+        return "string"
     return form.name if form.name in ("bytes", "string", "json") else None
 
 
@@ -443,10 +454,10 @@ def _types(key: Format | None, value: Format | None, time: str | None) -> dict[s
     found: dict[str, Any] = {"time": time} if time == "records" else {}
     if isinstance(key, Format) and key.name not in ("bytes", "json"):
         found["key"] = key.name
-    if isinstance(value, Format) and value.name == "string":
-        found["value"] = "string"
+    if isinstance(value, Format) and value.name not in ("bytes", "json"):
+        found["value"] = value.name
     if isinstance(value, Format) and value.fields is not None:
-        found["value"] = {"json": as_yaml(value.fields)}
+        found["value"] = {value.name: as_yaml(value.fields)}
     return found
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from dataclasses import fields as dataclass_fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_type_hints
 
-from tidegate.application.options import Duration, Fault, FunctionName, Unusable, faults_in, function_name
+import orjson
+
+from tidegate.application.options import Duration, Fault, FunctionName, Unusable, faults_in, function_name, option_of
+from tidegate.application.places import caller
 from tidegate.contracts.errors import InvalidValue, UserError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tidegate.contracts.values import Primitive
     from tidegate.operators.user_functions import BatchFunction
 
 Fields: TypeAlias = "Mapping[str, Any] | type"
@@ -23,10 +28,11 @@ Fields: TypeAlias = "Mapping[str, Any] | type"
 class Format:
     """A format of keys or values. Views show them in it; filters and other expressions read them by it.
 
-    `fields`: those of JSON objects that expressions may read. An operator without such steps sees bytes.
+    `fields`: those of JSON objects that expressions may read, or what describes Avro. An operator without such steps
+    sees bytes.
     """
 
-    name: Literal["bytes", "string", "json", "int16", "int32", "int64"]
+    name: Primitive | Literal["json", "avro"]
     fields: Any = field(default=None, hash=False)
 
 
@@ -62,6 +68,55 @@ def int32() -> Format:
 def int64() -> Format:
     """Return the format of Kafka's long: eight bytes, the highest first. Views show bytes."""
     return Format("int64")
+
+
+def avro(*, schema: Mapping[str, Any] | str | Path, schemas: str | Path) -> Format:
+    """Return the format of Avro records in the wire format of a schema registry; steps of a pipeline read their fields.
+
+    `schema`: the reader's schema, or the path of its file. Values with other schemas are resolved to it, as Avro's
+    specification says. `schemas`: a folder with the schemas of writers, `17.avsc` for that of number 17, which every
+    worker reads under the same path. Relative paths start at the folder of the program. Views show bytes. It needs the
+    extra `avro`.
+    """
+    folder = caller().folder
+    known = option_of(schemas, (str, Path), lambda each: str((folder / each).absolute()), "name a folder")
+    return Format("avro", {"schema": _schema(folder, schema), "schemas": known})
+
+
+def _schema(folder: Path, schema: object) -> Any:
+    if isinstance(schema, Mapping):
+        return dict(schema)
+    return option_of(schema, (str, Path), lambda file: _schema_in(folder / file), "pass a schema, or name its file")
+
+
+def _schema_in(file: Path) -> Any:
+    try:
+        return orjson.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        return Unusable(Fault(str(file), f"not a file with a schema: {error}", "name a file with a schema of Avro"))
+
+
+def float32() -> Format:
+    """Return the format of Kafka's float: four bytes, the highest first. Views show bytes."""
+    return Format("float32")
+
+
+def float64() -> Format:
+    """Return the format of Kafka's double: eight bytes, the highest first. Views show bytes."""
+    return Format("float64")
+
+
+def encoded(value: object) -> Any:
+    """Return the format in which results are written, as an option of a step."""
+    if isinstance(value, Format) and value.name in ("json", "avro"):
+        remedy = "leave value out" if value.name == "json" else "write JSON, or one of Kafka's own formats"
+        return Unusable(Fault(value.name, "values are not written in this format", remedy))
+    return option_of(value, Format, lambda each: each.name, "write a format, such as tg.int64()")
+
+
+def uuid() -> Format:
+    """Return the format of Kafka's UUID: its text. Expressions read it in lower case."""
+    return Format("uuid")
 
 
 def known_fields(fields: Any) -> Any:

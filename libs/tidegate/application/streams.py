@@ -15,7 +15,16 @@ from tidegate.application.aggregates import Aggregate
 from tidegate.application.definitions.chains import Definitions, merged, unread
 from tidegate.application.definitions.definition import Definition
 from tidegate.application.evictors import Evictor
-from tidegate.application.formats import Fields, KafkaWindows, emitted, function_choosing, function_making, known_fields
+from tidegate.application.formats import (
+    Fields,
+    Format,
+    KafkaWindows,
+    emitted,
+    encoded,
+    function_choosing,
+    function_making,
+    known_fields,
+)
 from tidegate.application.limits import EagerBound, StrictBound, TimeLimit, WindowClose, as_options, bounds_as_options
 from tidegate.application.options import Duration, Fault, Function, Unusable, function_name, option_of, optional
 from tidegate.application.places import caller
@@ -483,9 +492,12 @@ class Output(Stream, Startable):
 
     others: ClassVar[Mapping[str, str]] = {name: remedy for name, remedy in Source.others.items() if name not in _ENDS}
 
-    def to(self, topic: str) -> None:
-        """Register the operator; write its results to the topic, exactly once, and keep them in the lake too."""
-        _register(self, "to", {"output": _topic(topic)})
+    def to(self, topic: str, *, value: Format | None = None) -> None:
+        """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
+
+        `value`: the format of one of Kafka's own serializers, in which the only field of the values is written.
+        """
+        _register(_written(self, value), "to", {"output": _topic(topic)})
 
     def keep(self) -> None:
         """Register the operator; keep its results in the lake alone, where views show them."""
@@ -501,17 +513,23 @@ class WindowedOutput(WindowedStream, Startable):
         **{name: remedy for name, remedy in Source.others.items() if name not in _ENDS},
     }
 
-    def to(self, topic: str, *, key: KafkaWindows | None = None) -> None:
+    def to(self, topic: str, *, key: KafkaWindows | None = None, value: Format | None = None) -> None:
         """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
 
         Windows are in headers of the records; with `key=tg.kafka_windows()` they are in the bytes of the keys.
+        `value`: the format of one of Kafka's own serializers, in which the only field of the values is written.
         """
         windows = optional(key, KafkaWindows, lambda _: "kafka", "write key=tg.kafka_windows(), or leave it out")
-        _register(self, "to", {"output": _topic(topic), "output_windows": windows})
+        _register(_written(self, value), "to", {"output": _topic(topic), "output_windows": windows})
 
     def keep(self) -> None:
         """Register the operator; keep its results in the lake alone, where views show them."""
         _register(self, "keep", {})
+
+
+def _written(results: Output | WindowedOutput, value: Format | None) -> Value:
+    """Return the results with their values in that format; None: as they are."""
+    return results if value is None else results._stateless(".to", {"encode": encoded(value)})
 
 
 def _register(results: Value, verb: str, options: dict[str, Any]) -> None:

@@ -338,6 +338,10 @@ class OperatorRules(Config):
         """
         return {}
 
+    def reads_json(self) -> bool:
+        """Return whether the operator reads its input's values as JSON, whatever they are."""
+        return False
+
     def held_columns(self, values: Values) -> pa.Schema:
         """Return the columns of its input's values that the operator's state may hold: all, unless the kind knows."""
         return values.schema

@@ -11,6 +11,7 @@ _EXTRAS = {
     "alembic": "spark",
     "cramjam": "kafka",
     "delta": "spark",
+    "fastavro": "avro",
     "google_crc32c": "kafka",
     "hypothesis": "testing",
     "kafka": "kafka",

@@ -24,27 +24,52 @@ TYPES: dict[str, pa.DataType] = {
 """The types of fields, by name. `json` is the JSON text of any value, such as an array."""
 _NAMES = {type: name for name, type in TYPES.items()}
 
+Primitive: TypeAlias = Literal["bytes", "string", "int16", "int32", "int64", "float32", "float64", "uuid"]
+PRIMITIVES: dict[str, pa.DataType] = {
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "uuid": pa.string(),
+}
+"""The formats of Kafka's own serializers, with the types of their columns. A UUID is text, in lower case."""
+
+
+class Avro(NamedTuple):
+    """Avro values in the wire format of a schema registry.
+
+    `schema`: the reader's schema, as JSON; `schemas`: the folder that has the schemas of writers.
+    """
+
+    schema: str
+    schemas: str
+
 
 class Values(NamedTuple):
     """The values of rows at one place of a pipeline.
 
-    `form`: `object`, JSON objects with the fields of `schema`; `single`, a bare JSON value, which is the only column of
-    `schema`; `bytes` or `string`, the column `value`; `joined`, objects of `stream` and `table`: the last column of
-    `schema` is the table's value, the others are the fields of the stream's.
+    `form`: a primitive, which is the column `value`; `object`, JSON objects with the fields of `schema`; `single`, a
+    bare JSON value, which is the only column of `schema`; `joined`, objects of `stream` and `table`: the last column of
+    `schema` is the table's value, the others are the fields of the stream's; `avro`, records with the fields of
+    `schema`, as `avro` says.
     """
 
-    form: Literal["bytes", "string", "object", "single", "joined"]
+    form: Primitive | Literal["object", "single", "joined", "avro"]
     schema: pa.Schema
+    avro: Avro | None = None
 
     @classmethod
     def of_bytes(cls) -> Values:
         """Return values of which nothing is known."""
-        return cls("bytes", pa.schema([pa.field("value", pa.binary())]))
+        return cls.of_primitive("bytes")
 
     @classmethod
-    def of_text(cls) -> Values:
-        """Return values that are UTF-8 text."""
-        return cls("string", pa.schema([pa.field("value", pa.string())]))
+    def of_primitive(cls, form: Primitive) -> Values:
+        """Return values that one of Kafka's own serializers writes."""
+        return cls(form, pa.schema([pa.field("value", PRIMITIVES[form])]))
 
     @classmethod
     def of_fields(cls, schema: pa.Schema) -> Values:

@@ -72,6 +72,11 @@ def binary_column(
     return assemble(lengths, write, chunk_bytes)
 
 
+def in_one(column: pa.ChunkedArray) -> pa.Array:
+    """Return the column as one array. It is copied only if it has several chunks: `combine_chunks` always copies."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
 def assemble(lengths: Array, write: Callable[[slice, Array], None], chunk_bytes: int = CHUNK_BYTES) -> pa.ChunkedArray:
     """Return a column of byte strings of the given lengths (-1: a null).
 

@@ -39,7 +39,7 @@ def decoded(*texts, decoder=DECODER):
     start = np.concatenate([[0], np.cumsum(length)[:-1]]).astype(np.int64) if len(values) else length
     found = decoder.columns(data, start, length)
     rows = pa.table(found.columns, schema=decoder.schema).to_pylist()
-    return [(row, None if code == 0 else decoder.reasons[code - 1]) for row, code in zip(rows, found.code, strict=True)]
+    return [(row, None if code == 0 else found.reasons[code - 1]) for row, code in zip(rows, found.code, strict=True)]
 
 
 NOTHING = dict.fromkeys(SCHEMA.names)
@@ -210,3 +210,9 @@ def test_bytes_are_json_when_another_parser_reads_them_and_nothing_fails(raw):
     except orjson.JSONDecodeError:
         return  # it refuses some numbers and surrogates that the grammar allows
     assert (reason is None) == expected
+
+
+def test_a_schema_may_have_any_number_of_fields_each_with_its_own_reasons():
+    decoder = JsonDecoder(pa.schema([(f"f{at}", pa.int8()) for at in range(200)]))
+    [(_, reason)] = decoded('{"f199": 1000}', decoder=decoder)
+    assert reason == "value: f199 is no int8"

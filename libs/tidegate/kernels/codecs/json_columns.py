@@ -9,7 +9,6 @@ for a float column becomes the nearest one, and must not become infinite.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,8 @@ from tidegate.kernels.codecs.json_text import (
     utf8_byte,
     utf8_size,
 )
-from tidegate.kernels.columns import assemble, binary_column
+from tidegate.kernels.codecs.port import CODE, Decoded
+from tidegate.kernels.columns import assemble, binary_column, in_one
 from tidegate.kernels.compiled import compiled_in_place, wide
 
 _NULL = ord("n")
@@ -35,26 +35,14 @@ _TRUE = ord("t")
 _FALSE = ord("f")
 _SURROGATES = 0xD800, 0xDFFF
 
-Reasons: TypeAlias = tuple[str, ...]
-
-
-class Decoded(NamedTuple):
-    """The columns of the schema, and a code per row: 0, or 1 + the index in the decoder's reasons.
-
-    A row with another code than 0 has no value in any column.
-    """
-
-    columns: list[pa.Array]
-    code: Array
-
 
 class JsonDecoder:
-    """Reads the fields of a schema. `reasons`: why a value may be refused; the codes refer to them."""
+    """Reads the fields of a schema. `reasons`: why a value may be refused."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self._names: Names = json_spans.names_of(_tree(list(schema)))
-        self.reasons: Reasons = (
+        self.reasons: tuple[str, ...] = (
             "value: null",
             "value: not JSON",
             "value: not a JSON object",
@@ -65,12 +53,12 @@ class JsonDecoder:
         """Read the values `data[start : start + length]` (length -1: null)."""
         data = data if len(data) else np.zeros(1, np.uint8)  # the byte at a missing field's start is looked at
         spans = json_spans.locate(data, start, length, self._names)
-        code = spans.code.copy()
+        code = spans.code.astype(CODE)
         reading = _Reading(data, spans, code)
         columns = [reading.column(field, None) for field in self.schema]
         if code.any():
             columns = [pc.if_else(pa.array(code == FOUND), column, None) for column in columns]
-        return Decoded(columns, code)
+        return Decoded(columns, code, self.reasons)
 
 
 def _tree(fields: list[pa.Field]) -> Tree:
@@ -167,11 +155,17 @@ def _texts(data: Array, start: Array, length: Array, type: pa.DataType) -> tuple
     def write(rows: slice, content: Array) -> None:
         _write_texts(data, start[rows], sizes[rows], content)
 
-    return assemble(sizes, write).combine_chunks().cast(type), verdict
+    return _as_text(in_one(assemble(sizes, write))), verdict
 
 
 def _json(data: Array, start: Array, length: Array, type: pa.DataType) -> tuple[pa.Array, Array]:
-    return binary_column(data, data, start, length).combine_chunks().cast(type), np.zeros(len(start), np.int8)
+    texts = _as_text(in_one(binary_column(data, data, start, length)))
+    return texts.cast(type), np.zeros(len(start), np.int8)
+
+
+def _as_text(values: pa.Array) -> pa.Array:
+    """Return byte strings of JSON values as text, without another look at their bytes: JSON is UTF-8."""
+    return pa.Array.from_buffers(pa.string(), len(values), values.buffers(), values.null_count, values.offset)
 
 
 _READERS = {"bool": _bools, "integer": _integers, "float": _floats, "text": _texts, "json": _json}

@@ -1,15 +1,17 @@
 """Builds a pipeline's steps from its rules: operators, and functions of a flow.
 
-Consecutive steps with expressions are one function, and a step that calls a function of the user's own is another.
+Consecutive steps with expressions are one function; a step that calls a function of the user's own, or that writes
+values in another format, is one by itself.
 """
 
 from __future__ import annotations
 
 from tidegate.contracts.flow import Stateless
 from tidegate.contracts.operator import Operator
-from tidegate.operators.pipeline.config import FilterBy, FlatMap, Map, PipelineRules, Stateful
+from tidegate.operators.pipeline.config import Encode, FilterBy, FlatMap, Map, PipelineRules, Stateful
 from tidegate.operators.pipeline.evaluated.calling import FunctionStep
 from tidegate.operators.pipeline.evaluated.compiling import compiled
+from tidegate.operators.pipeline.evaluated.encoding import encoding
 from tidegate.operators.pipeline.operator import Pipeline
 from tidegate.operators.pipeline.passage.stateless import merging
 from tidegate.operators.pipeline.rules.graph import Graph, Node
@@ -48,4 +50,6 @@ def _does(node: Node, place: Place) -> Operator | Stateless:
         return operator_for(node.steps[0].rules)
     if isinstance(node.steps[0], FilterBy | Map | FlatMap):
         return FunctionStep(node.steps[0], place)
+    if isinstance(node.steps[0], Encode):
+        return encoding(node.steps[0], place)
     return compiled([step for step in node.steps if isinstance(step, Evaluated)], place)

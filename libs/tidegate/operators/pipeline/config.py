@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
-import pyarrow as pa
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 
 from tidegate.contracts.config import (
@@ -28,14 +27,15 @@ from tidegate.contracts.config import (
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
-from tidegate.contracts.values import Values, as_written, schema_of
+from tidegate.contracts.values import Primitive
 from tidegate.operators.pipeline.rules import sinks
 from tidegate.operators.pipeline.rules.changes import Chain, changes_of_results, changes_of_steps, is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
-from tidegate.operators.pipeline.rules.places import KeyType, Place, as_config
+from tidegate.operators.pipeline.rules.places import Place, as_config
 from tidegate.operators.pipeline.rules.reading import Reading
 from tidegate.operators.pipeline.rules.steps import (
     Called,
+    Encode,
     Filter,
     FilterBy,
     FlatMap,
@@ -50,8 +50,10 @@ from tidegate.operators.pipeline.rules.steps import (
     call_of,
     steps_as_written,
 )
+from tidegate.operators.pipeline.rules.value_types import ValueType, shown_as, value_as_written, values_of
 
 __all__ = [
+    "Encode",
     "Filter",
     "FilterBy",
     "FlatMap",
@@ -64,25 +66,6 @@ __all__ = [
     "Stateful",
     "Stateless",
     "WithColumns",
-]
-
-
-def _read_value(value: object) -> Any:
-    if value in ("bytes", "string") or isinstance(value, pa.Schema):
-        return value
-    if isinstance(value, Mapping) and set(value) == {"json"}:
-        return schema_of(value["json"])
-    raise InvalidValue("not a type of values", "write value: bytes, string, or {json: {NAME: TYPE}}")
-
-
-def _value_as_written(value: str | pa.Schema) -> Any:
-    return value if isinstance(value, str) else {"json": as_written(value)}
-
-
-ValueType = Annotated[
-    Literal["bytes", "string"] | pa.Schema,
-    PlainValidator(_read_value, json_schema_input_type=Literal["bytes", "string"] | dict[Literal["json"], Any]),
-    PlainSerializer(_value_as_written, when_used="json"),
 ]
 
 
@@ -113,12 +96,9 @@ def _start(known: Mapping[str, Any]) -> Place:
     """Return the place behind the input."""
     windows: Windows = known.get("windows") or "none"
     length = windows.time if isinstance(windows, TimeWindows) else None
-    value = known.get("value", "bytes")
-    values = Values.of_fields(value) if isinstance(value, pa.Schema) else _VALUES[value]()
+    values = values_of(known.get("value", "bytes"))
     return Place(key=known.get("key", "bytes"), values=values, windows=windows, length=length, is_input=True)
 
-
-_VALUES = {"bytes": Values.of_bytes, "string": Values.of_text}
 
 Steps = Annotated[
     tuple[StepRules, ...],
@@ -134,18 +114,21 @@ class PipelineRules(KeyRules):
 
     kind: Literal["pipeline"] = "pipeline"
     """Kind of operator."""
-    key: KeyType = "bytes"
-    """Type of the input's keys, in which expressions read them: `bytes`, `string`, `int16`, `int32` or `int64`."""
+    key: Primitive = "bytes"
+    """Type of the input's keys, in which expressions read them: a format of Kafka's own serializers, which are `bytes`,
+    `string`, `int16`, `int32`, `int64`, `float32`, `float64` and `uuid`."""
     value: ValueType = "bytes"
-    """Type of the input's values: `bytes`, `string`, or `{json: {NAME: TYPE}}` with the fields that steps read."""
+    """Type of the input's values: as of keys, `{json: {NAME: TYPE}}` with the fields that steps read, or
+    `{avro: {schema: SCHEMA, schemas: FOLDER}}`."""
     time: Literal["pipeline", "records"] = "pipeline"
     """What moves the time of a step: rows and the time of the steps before it, or with `records`, as in Kafka Streams,
     the rows that arrive at it alone."""
     steps: Steps
     """The steps, in order: `{name: NAME, kind: KIND, ...}` with the options of that kind; `{filter: SQL}`, `{require:
-    SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`, `{to: TOPIC}`; with a function of yours
-    `{filter: {function: module:function}}`, `{map: module:function, emits: {NAME: TYPE}}`, `{flat_map: ...}` likewise.
-    A step reads the one before it, or with `from: NAME` another one; `from: [NAME, NAME]` merges several."""
+    SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`, `{encode: FORMAT}`, `{to: TOPIC}`;
+    with a function of yours `{filter: {function: module:function}}`, `{map: module:function, emits: {NAME: TYPE}}`,
+    `{flat_map: ...}` likewise. A step reads the one before it, or with `from: NAME` another one; `from: [NAME, NAME]`
+    merges several."""
 
     @model_validator(mode="before")
     @classmethod
@@ -154,10 +137,10 @@ class PipelineRules(KeyRules):
         if not isinstance(raw, Mapping):
             return raw
         raw, formats = flatten_topics(raw), {}
-        if raw.get("key") == "string":
-            formats["key_format"] = "string"
-        if raw.get("value") == "string" or isinstance(raw.get("value"), Mapping | pa.Schema):
-            formats["value_format"] = "string" if raw.get("value") == "string" else "json"
+        if (shown := shown_as(raw.get("key"))) is not None:
+            formats["key_format"] = shown
+        if (shown := shown_as(raw.get("value"))) is not None:
+            formats["value_format"] = shown
         return {**formats, **raw}
 
     def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
@@ -203,7 +186,7 @@ class PipelineRules(KeyRules):
         if not (chains or Graph(self.steps).is_wired_as(Graph(before.steps))):
             return {}
         was, now = (Chain.of(rules.steps, rules.places()) for rules in (before, self))
-        values = [_value_as_written(rules.value) for rules in (before, self)]
+        values = [value_as_written(rules.value) for rules in (before, self)]
         return {
             "steps": [*changes_of_steps(was, now, held, known), *changes_of_results(before.steps, self.steps)],
             "value": [PartChange("value", *values)] if values[0] != values[1] else [],

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.values import PRIMITIVES
 from tidegate.operators.pipeline.config import PipelineRules, Stateful
 from tidegate.operators.pipeline.passage.results import own_columns
 from tidegate.operators.pipeline.rules.graph import Graph, Node
@@ -50,8 +51,8 @@ def _plainest(config: PipelineRules, graph: Graph) -> Place:
     return min(shown, key=lambda place: place.values.form not in _PLAIN)
 
 
-_PLAIN = ("bytes", "string")
-"""Values that expressions do not read as fields, by their form."""
+_PLAIN = {*PRIMITIVES, "avro"}
+"""Values that are no JSON, by their form."""
 
 
 def _shown_at(place: Place, rules: OperatorRules, config: PipelineRules) -> OperatorRules:

@@ -71,6 +71,10 @@ class StreamTableJoinRules(KeyRules):
         table = pa.large_string() if emits is None else pa.struct(emits)
         return Values.of_fields(pa.schema({"stream": stream, "table": table}))
 
+    def reads_json(self) -> bool:
+        """Return whether values become parts of objects: a joiner gets their bytes."""
+        return self.joiner is None
+
     def hold(self, length: int | None) -> int:
         """Return the grace. A mark is never past the oldest record held either, which may wait longer for the table."""
         return self.grace or 0

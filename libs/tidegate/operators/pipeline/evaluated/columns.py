@@ -6,36 +6,28 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
+from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.json_columns import JsonDecoder
-from tidegate.kernels.columns import binary_column
-from tidegate.operators.pipeline.rules.places import KEY_TYPES, WINDOW, Place
+from tidegate.kernels.codecs.port import CODE, Decoded, Decoder
+from tidegate.kernels.codecs.primitives import PrimitiveDecoder
+from tidegate.kernels.columns import binary_column, in_one
+from tidegate.operators.pipeline.evaluated.schema_folder import SchemaFolder
+from tidegate.operators.pipeline.rules.places import WINDOW, Place
 
 _NO_BYTES = np.zeros(0, np.uint8)
-
-
-class Refused(NamedTuple):
-    """Which rows have a part that cannot be read: a code per row, 0 or 1 + the index of the reason."""
-
-    code: Array
-    reasons: tuple[str, ...]
-
-    def causes(self, rows: npt.NDArray[np.int64]) -> list[str]:
-        """Return why these rows were refused."""
-        return [self.reasons[code - 1] for code in self.code[rows]]
 
 
 class Read(NamedTuple):
     """The columns of rows, and which rows have a key or a value that cannot be read. Their columns are null."""
 
     columns: pa.RecordBatch
-    key: Refused
-    value: Refused
+    key: Decoded
+    value: Decoded
 
 
 class ColumnReader:
@@ -50,14 +42,16 @@ class ColumnReader:
         self.of_value = frozenset(name for name in self._schema.names if name in fields.names)
         self.of_key = frozenset({"key"} & set(self._schema.names)) - self.of_value
         chosen = [field for field in fields if field.name in self.of_value]
-        self._decoder = JsonDecoder(_decoded_schema(place, chosen)) if place.values.form in _JSON else None
+        self._values_decoder = _decoder_of(place, chosen)
+        self._key_decoder = PrimitiveDecoder(place.key, "key")
 
     def read(self, rows: Records) -> Read:
         """Read the columns of the rows."""
         columns, value = self._values(rows)
         key = _nothing_refused(len(rows))
         if self.of_key:
-            columns["key"], key = self._keys(rows)
+            key = self._key_decoder.columns(rows.data, rows.key_start, rows.key_length)
+            [columns["key"]] = key.columns
         if self._place.windowed and not self._place.is_input:
             assert rows.window is not None, "rows behind windows have windows"
             columns = dict(zip(WINDOW, map(pa.array, rows.window), strict=True)) | columns
@@ -65,18 +59,14 @@ class ColumnReader:
         found = [columns[name] for name in self._schema.names]
         return Read(pa.record_batch(found, self._schema), key, value)
 
-    def _values(self, rows: Records) -> tuple[dict[str, pa.Array], Refused]:
+    def _values(self, rows: Records) -> tuple[dict[str, pa.Array], Decoded]:
         if not self.of_value:
             return {}, _nothing_refused(len(rows))
-        if self._decoder is None:
-            values = _bytes(rows, "value")
-            column, refused = (values, None) if self._place.values.form == "bytes" else _text(values, "value")
-            return {"value": column}, refused or _nothing_refused(len(rows))
-        decoded = self._decoder.columns(*self._objects(rows))
-        columns = dict(zip(self._decoder.schema.names, decoded.columns, strict=True))
+        decoded = self._values_decoder.columns(*self._objects(rows))
+        columns = dict(zip(self._values_decoder.schema.names, decoded.columns, strict=True))
         if self._place.values.form == "joined":
             columns = _flat(columns, self._place.values.schema.names[-1])
-        return columns, Refused(decoded.code, self._decoder.reasons)
+        return columns, decoded
 
     def _objects(self, rows: Records) -> tuple[Array, Array, Array]:
         """Return the values as JSON objects; a bare value becomes the only field of one."""
@@ -89,15 +79,17 @@ class ColumnReader:
         ends = np.frombuffer(objects.buffers()[1], np.int32, len(rows) + 1, objects.offset * 4).astype(np.int64)
         return data, ends[:-1], np.where(rows.value_length < 0, -1, np.diff(ends))
 
-    def _keys(self, rows: Records) -> tuple[pa.Array, Refused]:
-        if self._place.key == "bytes":
-            return _bytes(rows, "key"), _nothing_refused(len(rows))
-        if self._place.key == "string":
-            return _text(_bytes(rows, "key"), "key")
-        return _whole_numbers(rows, self._place.key)
 
-
-_JSON = ("object", "single", "joined")
+def _decoder_of(place: Place, chosen: list[pa.Field]) -> Decoder:
+    """Return the decoder of these fields of the values."""
+    form = place.values.form
+    if form == "avro":
+        assert place.values.avro is not None
+        schema, schemas = place.values.avro
+        return AvroDecoder(schema, [field.name for field in chosen], SchemaFolder(schemas))
+    if form == "object" or form == "single" or form == "joined":
+        return JsonDecoder(_decoded_schema(place, chosen))
+    return PrimitiveDecoder(form, "value")
 
 
 def _decoded_schema(place: Place, chosen: list[pa.Field]) -> pa.Schema:
@@ -120,39 +112,10 @@ def _flat(columns: dict[str, pa.Array], table: str) -> dict[str, pa.Array]:
     return found | ({table: columns["table"]} if "table" in columns else {})
 
 
-def _nothing_refused(count: int) -> Refused:
-    return Refused(np.zeros(count, np.int8), ())
+def _nothing_refused(count: int) -> Decoded:
+    return Decoded([], np.zeros(count, CODE), ())
 
 
 def _bytes(rows: Records, part: str) -> pa.Array:
     start, length = getattr(rows, f"{part}_start"), getattr(rows, f"{part}_length")
-    return binary_column(rows.data, _NO_BYTES, start, length).combine_chunks()
-
-
-def _text(column: pa.Array, part: str) -> tuple[pa.Array, Refused]:
-    """Return byte strings as text; a row whose bytes are not UTF-8 is refused."""
-    code = np.zeros(len(column), np.int8)
-    try:
-        return column.cast(pa.string()), Refused(code, ())
-    except pa.ArrowInvalid:
-        texts = [_decoded(each) for each in column.to_pylist()]
-        code[[text is None and column[at].is_valid for at, text in enumerate(texts)]] = 1
-        return pa.array(texts, pa.string()), Refused(code, (f"{part}: not UTF-8",))
-
-
-def _decoded(value: bytes | None) -> str | None:
-    try:
-        return None if value is None else value.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _whole_numbers(rows: Records, type: str) -> tuple[pa.Array, Refused]:
-    """Return the keys as numbers in Kafka's format, the highest byte first."""
-    width = KEY_TYPES[type].bit_width // 8  # type: ignore[index]  # one of the whole numbers
-    fits = rows.key_length == width
-    places = np.where(fits, rows.key_start, 0)[:, np.newaxis] + np.arange(width)
-    data = rows.data if len(rows.data) >= width else np.zeros(width, np.uint8)
-    numbers = data[places].view(f">i{width}")[:, 0].astype(f"i{width}")
-    refused = ~fits & (rows.key_length >= 0)
-    return pa.array(numbers, mask=~fits), Refused(refused.astype(np.int8), (f"key: not {type}",))
+    return in_one(binary_column(rows.data, _NO_BYTES, start, length))

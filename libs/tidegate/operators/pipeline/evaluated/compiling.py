@@ -52,7 +52,8 @@ def compiled(steps: Sequence[Evaluable], place: Place) -> Function:
         rows = flow.rows if len(at) == len(flow) else flow.rows.take(at)
         read = reader.read(rows)
         answer = evaluate_layers([stage.layer for stage in stages], read.columns, objects)
-        return _sifted(flow, at, Verdict.of(stages, read, answer, len(rows)), answer.objects)
+        values = None if answer.objects is None else answer.objects.values[0]
+        return sifted(flow, at, Verdict.of(stages, read, answer, len(rows)), values)
 
     return sift
 
@@ -134,14 +135,17 @@ class Verdict:
         return at[rows].astype(np.int64), tuple(self.causes[row] for row in rows)
 
 
-def _sifted(flow: Flow, at: npt.NDArray[np.int64], verdict: Verdict, objects: Evaluated | None) -> Sifted:
-    """Return the flow behind the steps: rejected rows are not in it, and dropped ones only pass their time on."""
+def sifted(flow: Flow, at: npt.NDArray[np.int64], verdict: Verdict, values: pa.Array | None) -> Sifted:
+    """Return the flow behind steps: rejected rows are not in it, and dropped ones only pass their time on.
+
+    `at`: the places of the rows of which the verdict is; `values`: their new values, None if they keep theirs.
+    """
     kept = np.ones(len(flow), np.bool_)
     kept[at[verdict.dropped]] = False
     changed = flow.dropping(kept)
-    if objects is not None:
+    if values is not None:
         chosen = np.flatnonzero(verdict.kept)
-        rows = with_values(changed.rows, at[chosen], objects.values[0].take(pa.array(chosen)))
+        rows = with_values(changed.rows, at[chosen], values.take(pa.array(chosen)))
         changed = replace(changed, rows=rows)
     rejected, causes = verdict.rejected(at)
     stay = flow.passing(kept)

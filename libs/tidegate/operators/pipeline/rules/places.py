@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from tidegate.contracts.config import KeyRules, OperatorConfig, OperatorRules, OutputDeclaration, TimeWindows, Windows
 from tidegate.contracts.errors import InvalidValue
-from tidegate.contracts.values import Values
+from tidegate.contracts.values import PRIMITIVES, Primitive, Values
 from tidegate.operators.registry import config_type
 
-KeyType = Literal["bytes", "string", "int16", "int32", "int64"]
-KEY_TYPES: dict[KeyType, pa.DataType] = {
-    "bytes": pa.binary(),
-    "string": pa.string(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-}
-"""The types of keys, in Kafka's formats: whole numbers have their highest byte first."""
 WINDOW = ("window_start", "window_end")
 
 
@@ -35,7 +26,7 @@ class Place:
     `is_input`: whether rows are records of the input, whose windows only the first operator reads.
     """
 
-    key: KeyType
+    key: Primitive
     values: Values
     windows: Windows
     length: int | None = None
@@ -54,7 +45,7 @@ class Place:
         windows = WINDOW if self.windowed and not self.is_input else ()
         fields = [pa.field(name, pa.int64()) for name in ("timestamp", *windows)]
         if not (self.is_input and (self.windows == "session" or isinstance(self.windows, TimeWindows))):
-            fields.append(pa.field("key", KEY_TYPES[self.key]))
+            fields.append(pa.field("key", PRIMITIVES[self.key]))
         hidden = {name.lower() for name in self.values.schema.names}
         return pa.schema([*(field for field in fields if field.name not in hidden), *self.values.schema])
 

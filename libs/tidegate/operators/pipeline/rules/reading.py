@@ -12,8 +12,9 @@ from pydantic_core import InitErrorDetails
 
 from tidegate.contracts.config import KeyRules, OperatorRules, OutputDeclaration, Windows
 from tidegate.contracts.errors import InvalidValue, UserError
-from tidegate.contracts.values import Values, kept_as, schema_of
+from tidegate.contracts.values import PRIMITIVES, Values, kept_as, schema_of
 from tidegate.expressions.checking import Expression, check, check_condition, check_names
+from tidegate.kernels.codecs.primitives import writable
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import Place, as_config, merged
 from tidegate.operators.pipeline.rules.sinks import checked
@@ -22,6 +23,7 @@ from tidegate.operators.pipeline.rules.steps import (
     ROW,
     STATELESS,
     Called,
+    Encode,
     Evaluated,
     Filter,
     FilterBy,
@@ -39,7 +41,7 @@ from tidegate.operators.pipeline.rules.steps import (
 from tidegate.operators.pipeline.steps import INPUT
 from tidegate.operators.registry import kind_of, kinds, kinds_where
 
-_STEPS = "write a step with name and kind, or filter, require, with_columns, select, map, flat_map or to"
+_STEPS = "write a step with name and kind, or filter, require, with_columns, select, map, flat_map, encode or to"
 PIPELINE = "pipeline"
 NO_TOPICS: Mapping[str, str] = {}
 _UNPROCESSED = "its rows are records of the input", "put a step that holds state before it"
@@ -160,6 +162,8 @@ class Reading:
         own = {name: raw[name] for name in ("name", "from", "keep") if name in raw}
         step = Stateful.model_validate({**own, "rules": rules, "emits": emits})
         _check_emits(rules, emits)
+        if place is not None:
+            _check_values(rules, place)
         if rules.reads() is not None:
             self._check_is_only_reader()
         return step, None if place is None else place.behind(rules, emits)
@@ -195,14 +199,14 @@ class Reading:
         if self._before is None:
             return step, None
         place = behind(step, self._before)
-        if isinstance(step, WithColumns | Select | Map | FlatMap):
+        if isinstance(step, WithColumns | Select | Map | FlatMap | Encode):
             self._check_timestamp(place)
         return step, place
 
     def _check_timestamp(self, place: Place) -> None:
         """Raise InvalidValue if the first operator would not find the field with the event timestamp any more."""
         timestamp = self._shared.get("timestamp")
-        if timestamp is None or not place.is_input or place.values.form != "object":
+        if timestamp is None or not place.is_input:
             return
         if place.values.type_of(timestamp.names) is None:
             field = ".".join(timestamp.names)
@@ -214,6 +218,8 @@ def behind(step: Stateless, place: Place) -> Place:
     """Return the place behind a stateless step. Raise InvalidValue if something in it is wrong."""
     if isinstance(step, Called):
         return _behind_call(step, place)
+    if isinstance(step, Encode):
+        return _behind_encode(step, place)
     try:
         expressions = expressions_of(step, place)
         if isinstance(step, Filter | Require):
@@ -236,6 +242,22 @@ def _behind_call(step: Called, place: Place) -> Place:
     return place.with_values(Values.of_fields(step.emits))
 
 
+def _behind_encode(step: Encode, place: Place) -> Place:
+    """Return the place behind a step that writes the only field of values in another format."""
+    fields = place.values.schema
+    if len(fields) != 1:
+        raise InvalidValue(
+            f"values have {len(fields)} fields ({', '.join(fields.names)}), and {step.encode} is one value",
+            "choose one before: {select: {value: SQL}}",
+        )
+    if not writable(step.encode, fields.types[0]):
+        raise InvalidValue(
+            f"{fields.names[0]} is of type {fields.types[0]}, which is not written as {step.encode}",
+            "convert it before: {select: {value: CAST(... AS bigint)}}, double or varchar",
+        )
+    return place.with_values(Values.of_primitive(step.encode))
+
+
 def expressions_of(step: Evaluated, place: Place) -> dict[str, Expression]:
     """Return the checked expressions of a step by the names of the fields that they make; a condition has its verb.
 
@@ -255,7 +277,7 @@ def expressions_of(step: Evaluated, place: Place) -> dict[str, Expression]:
 
 def _objects(place: Place) -> pa.Schema:
     """Return the fields to which others are added; raise InvalidValue if values are no JSON."""
-    if place.values.form in ("bytes", "string"):
+    if place.values.form in PRIMITIVES:
         raise InvalidValue(
             "values have no fields to which others are added", "describe them: input: {value: {json: {NAME: TYPE}}}"
         )
@@ -294,6 +316,16 @@ def _rules(kind: str, given: Mapping[str, Any], known: Mapping[str, Any], place:
         for option, conflict in as_config(found).conflicts(OutputDeclaration(closes_after=place.closes_after)):
             raise InvalidValue(f"{option}: {conflict.cause}", conflict.remedy)
     return found
+
+
+def _check_values(rules: OperatorRules, place: Place) -> None:
+    """Raise InvalidValue if the operator would read Avro as JSON."""
+    timestamp = place.is_input and rules.timestamp is not None
+    if place.values.form == "avro" and (timestamp or rules.reads_json()):
+        what = "the event timestamp is read from" if timestamp else f"{rules.kind} reads"
+        raise InvalidValue(
+            f"values are Avro, and {what} JSON", "make JSON of the fields before it: {select: {NAME: SQL}}"
+        )
 
 
 def _check_emits(rules: OperatorRules, emits: pa.Schema | None) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pydantic import Field, SerializeAsAny, model_serializer
 
 from tidegate.contracts.config import Config, FunctionName, KeyRules, Name, OperatorRules, OutputWindows, Topic
-from tidegate.contracts.values import Fields, as_written
+from tidegate.contracts.values import Fields, Primitive, as_written
 
 OF_THE_PIPELINE = frozenset({*OperatorRules.model_fields, *KeyRules.model_fields} - {"kind"})
 """Options that the pipeline has for all of its steps: what is said of its input and of its log."""
@@ -149,6 +149,13 @@ class Select(_Named):
     """Expressions in SQL, by the name of the field."""
 
 
+class Encode(_Nameable):
+    """A step that writes the only field of the values in another format, as consumers of a topic expect it."""
+
+    encode: Primitive
+    """The format: one of Kafka's own serializers."""
+
+
 class Sink(_Reader):
     """A step that writes what it reads to a topic. The step behind it reads the same."""
 
@@ -167,7 +174,7 @@ Evaluated: TypeAlias = Filter | Require | WithColumns | Select
 """Steps whose expressions are evaluated on columns: those that somebody reads, and no others."""
 Called: TypeAlias = FilterBy | Map | FlatMap
 """Steps that call a function with all columns."""
-Stateless: TypeAlias = Evaluated | Called
+Stateless: TypeAlias = Evaluated | Called | Encode
 StepRules: TypeAlias = Stateful | Stateless | Sink
 STATELESS: dict[str, type[Stateless]] = {
     "filter": Filter,
@@ -176,6 +183,7 @@ STATELESS: dict[str, type[Stateless]] = {
     "select": Select,
     "map": Map,
     "flat_map": FlatMap,
+    "encode": Encode,
 }
 
 

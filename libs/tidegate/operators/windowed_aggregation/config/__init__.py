@@ -150,6 +150,10 @@ class WindowedAggregationRules(OperatorRules):
             )
         return self.aggregate.results(values)
 
+    def reads_json(self) -> bool:
+        """Return whether aggregates read fields, or whole values."""
+        return self.aggregate.function is None and any(entry.kind != "count" for entry in self.aggregate.entries)
+
     def held_columns(self, values: Values) -> pa.Schema:
         """Return the columns that aggregates read; all of them if windows keep their elements."""
         sources = [entry.source for entry in self.aggregate.entries if entry.kind != "count"]

@@ -1,0 +1,155 @@
+"""Reads Avro values into typed Arrow columns. Each value names the schema with which it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.errors import InvalidValue
+from tidegate.contracts.operator import Array
+from tidegate.kernels.codecs.avro.compiling import Compiled, Constants, compile_reader
+from tidegate.kernels.codecs.avro.layout import Column, layout_of
+from tidegate.kernels.codecs.avro.program import MALFORMED, READ, Slots, run, slots
+from tidegate.kernels.codecs.avro.reading import Reading
+from tidegate.kernels.codecs.avro.schemas import Schema, read_schema
+from tidegate.kernels.codecs.avro.texts import json_text, self_contained
+from tidegate.kernels.codecs.port import CODE, Decoded
+from tidegate.kernels.compiled import compiled_in_place, wide
+
+PREFIX = 5
+"""The bytes before a value in the registry's wire format: a zero, and the number of the schema, highest byte first."""
+
+_NULL, _NO_PREFIX, _OF_SCHEMAS = 1, 2, 3
+_REASONS = ("value: null", "value: names no schema")
+
+
+class SchemaSource(Protocol):
+    """Where the schemas of values are found."""
+
+    def schema(self, number: int) -> str | None:
+        """Return the text of the schema with that number; None if there is none."""
+        ...
+
+
+class _Writer(NamedTuple):
+    """How values of one writer's schema are read; None if they cannot be: `fault` says why."""
+
+    schema: Schema | None
+    compiled: Compiled | None
+    fault: str = ""
+
+    def reasons(self, number: int) -> list[str]:
+        """Return why a value may be refused, in the order of the codes."""
+        if self.fault:
+            return [f"value: schema {number} {self.fault}"]
+        return [f"value: not Avro of schema {number}", f"value: schema {number} has what the reader's schema lacks"]
+
+
+class AvroDecoder:
+    """Reads the wanted fields of the reader's schema. Schemas of writers are asked for when they first come."""
+
+    def __init__(self, reader: str, wanted: Collection[str], source: SchemaSource) -> None:
+        self._reader = read_schema(reader)
+        self._columns = layout_of(self._reader, wanted)
+        self.schema = pa.schema([column.field for column in self._columns])
+        self._count = self._columns[-1].after if self._columns else 0
+        self._source, self._constants = source, Constants()
+        self._writers: dict[int, _Writer] = {}
+
+    def columns(self, data: Array, start: Array, length: Array) -> Decoded:
+        """Read the values `data[start : start + length]` (length -1: null)."""
+        rows = len(start)
+        found, code = slots(self._count, rows), np.zeros(rows, CODE)
+        numbers = np.empty(rows, np.int64)
+        _read_prefixes(data, start, length, numbers, code)
+        reasons = [*_REASONS]
+        texts = {column.slot: np.full(rows, None) for column in self._texts()}
+        for number, chosen in _grouped(numbers, code):
+            writer = self._writer(number)
+            first = len(reasons)
+            reasons += writer.reasons(number)
+            if writer.compiled is None:
+                code[chosen] = first + 1
+                continue
+            outcome = np.zeros(rows, CODE)
+            run(data, start + PREFIX, start + length, chosen, writer.compiled.program, found, outcome)
+            _write_texts(data, found, writer, chosen, outcome, texts)
+            failed = outcome != READ
+            code[failed] = first + outcome[failed]
+        found.length[:, code != 0] = -1
+        reading = Reading(data, self._constants.data, found, texts, code, reasons)
+        columns = [reading.column(column) for column in self._columns]
+        if code.any():
+            columns = [pc.if_else(pa.array(code == 0), column, pa.scalar(None, column.type)) for column in columns]
+        return Decoded(columns, code, reasons)
+
+    def _texts(self) -> Iterator[Column]:
+        return (column for column in every(self._columns) if column.is_text)
+
+    def _writer(self, number: int) -> _Writer:
+        if number in self._writers:
+            return self._writers[number]
+        text = self._source.schema(number)
+        if text is None:
+            return _Writer(None, None, "is unknown")  # until somebody adds it
+        self._writers[number] = self._read(text)
+        return self._writers[number]
+
+    def _read(self, text: str) -> _Writer:
+        try:
+            schema = read_schema(text)
+            name = self._reader.record["name"]
+            return _Writer(schema, compile_reader(schema, self._columns, name, self._constants))
+        except InvalidValue as problem:
+            return _Writer(None, None, f"cannot be read: {problem.cause}")
+
+
+def _write_texts(
+    data: Array, found: Slots, writer: _Writer, rows: Array, outcome: Array, texts: Mapping[int, Array]
+) -> None:
+    """Write the JSON texts of values that have no columns of their own, one by one."""
+    assert writer.compiled is not None and writer.schema is not None
+    for slot, type in writer.compiled.texts.items():
+        schema = self_contained(type, writer.schema)
+        for row in rows[(found.length[slot, rows] >= 0) & (outcome[rows] == READ)].tolist():
+            start = found.number[slot, row]
+            try:
+                texts[slot][row] = json_text(data[start : start + found.length[slot, row]].tobytes(), schema)
+            except ValueError:
+                outcome[row] = MALFORMED
+
+
+def _grouped(numbers: Array, code: Array) -> Iterator[tuple[int, Array]]:
+    """Yield each number of a schema, and the rows that name it."""
+    left = np.flatnonzero(code == 0)
+    while len(left):
+        number = int(numbers[left[0]])
+        same = numbers[left] == number
+        yield number, left[same]
+        left = left[~same]
+
+
+@compiled_in_place
+def _read_prefixes(data: Array, start: Array, length: Array, numbers: Array, code: Array) -> None:
+    for row in range(len(start)):
+        at = wide(start[row])
+        if length[row] < 0:
+            code[row] = _NULL
+        elif length[row] < PREFIX or data[at] != 0:
+            code[row] = _NO_PREFIX
+        else:
+            number = wide(0)
+            for each in range(1, PREFIX):
+                number = (number << 8) | wide(data[at + each])
+            numbers[row] = number
+
+
+def every(columns: Collection[Column]) -> Iterator[Column]:
+    """Yield the columns and those inside of them."""
+    for column in columns:
+        yield column
+        yield from every(column.inside)

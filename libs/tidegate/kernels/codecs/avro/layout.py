@@ -1,0 +1,73 @@
+"""Which slots of the kernel hold what of the reader's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from tidegate.kernels.codecs.avro.schemas import Schema, Type, columns_of, logical, name_of, nullable
+
+
+class Column(NamedTuple):
+    """A wanted field of the reader's schema, or a field of a wanted record.
+
+    `type`: that of the field without null; `nullable`: whether null is one of its types. `slot`: where its value is, or
+    whether its record is there; those of its fields follow, up to `after`. `default`: None if there is none.
+    """
+
+    field: pa.Field
+    names: tuple[str, ...]
+    type: Type
+    given: Type
+    nullable: bool
+    default: tuple[Any] | None
+    slot: int
+    after: int
+    inside: tuple[Column, ...]
+
+    @property
+    def is_text(self) -> bool:
+        """Return whether the column is the JSON text of the value."""
+        return name_of(self.type) in ("array", "map", "union", "null")
+
+    @property
+    def meaning(self) -> str | None:
+        """Return the logical type."""
+        return logical(self.type)
+
+
+def layout_of(schema: Schema, wanted: Collection[str]) -> tuple[Column, ...]:
+    """Return the wanted fields of the schema, in its order."""
+    columns = columns_of(schema)
+    fields = [field for field in schema.record["fields"] if field["name"] in wanted]
+    return tuple(_columns(schema, fields, pa.struct(columns), 0))
+
+
+def _columns(schema: Schema, fields: list[Mapping[str, Any]], arrow: pa.StructType, slot: int) -> Iterator[Column]:
+    for each in fields:
+        column = _column(schema, each, arrow.field(each["name"]), slot)
+        slot = column.after
+        yield column
+
+
+def _column(schema: Schema, field: Mapping[str, Any], arrow: pa.Field, slot: int) -> Column:
+    given = schema.resolved(field["type"])
+    inner = nullable(given)
+    type = given if inner is None else schema.resolved(inner)
+    inside: tuple[Column, ...] = ()
+    if pa.types.is_struct(arrow.type):
+        assert isinstance(type, Mapping)
+        inside = tuple(_columns(schema, type["fields"], arrow.type, slot + 1))
+    return Column(
+        field=arrow,
+        names=(field["name"], *field.get("aliases", ())),
+        type=type,
+        given=field["type"],
+        nullable=inner is not None,
+        default=(field["default"],) if "default" in field else None,
+        slot=slot,
+        after=inside[-1].after if inside else slot + 1,
+        inside=inside,
+    )

@@ -1,0 +1,247 @@
+"""The kernel that reads Avro values: it runs a program over each of them.
+
+An instruction has a code, a slot (the column that it fills; NO_SLOT: the value is skipped), an argument and a target.
+Every byte that is read lies inside of its value, and a value must end where its program ends.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tidegate.contracts.operator import Array
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.compiled.words import WORD, word_at
+
+LONG, INT, BOOL, FLOAT, DOUBLE, AS_DOUBLE, SPAN, FIXED, ENUM, UNION, JUMP, NULL, PRESENT, CONSTANT = range(14)
+BEGIN, BLOCK, END, FAIL = range(14, 18)
+"""LONG and INT: a zigzag number. AS_DOUBLE: one that the reader wants as a float. SPAN: bytes behind their length.
+FIXED: `argument` bytes. ENUM: one of `argument` symbols, by the table at `target`. UNION: one of `argument` branches,
+whose instructions the table at `target` names. JUMP: to `target`. NULL: the slots from `slot` to `argument` are null.
+PRESENT: a record is there. CONSTANT: the number and the length in the table at `target`. BEGIN, END: of what becomes a
+span of its own, at the nesting depth `argument`. BLOCK: the next item of an array or a map at that depth; at its end
+to `target`. FAIL: the reader's schema has no such value."""
+
+NO_SLOT = -1
+DEPTH = 64
+"""Maximum nesting of arrays and maps, and of what else becomes a span."""
+MANY = 65_536
+"""Maximum number of items that take no bytes, such as nulls, in one block."""
+
+READ, MALFORMED, UNREADABLE = range(3)
+"""What became of a value: it was read, its bytes are not of the schema, or the reader's schema has no such value."""
+
+_FAILED, _NOT_READABLE = -1, -2
+
+
+class Program(NamedTuple):
+    """Instructions, one per place of the first four arrays, and the table that they refer to."""
+
+    code: Array
+    slot: Array
+    argument: Array
+    target: Array
+    table: Array
+
+
+class Slots(NamedTuple):
+    """What was read, [slot, row]: a number, or where a span begins (`~position`: among the constants).
+
+    `length` is -1 for a null, otherwise 0 for a number and the length of a span. `floats` is `number`, as float64.
+    """
+
+    number: Array
+    floats: Array
+    length: Array
+
+
+class Scratch(NamedTuple):
+    """What the kernel needs while it reads a value, by depth; and a float in its bytes."""
+
+    left: Array
+    began: Array
+    bits: Array
+    float: Array
+
+    @classmethod
+    def new(cls) -> Scratch:
+        """Return scratch memory."""
+        bits = np.zeros(1, np.int32)
+        return cls(np.zeros(DEPTH, np.int64), np.zeros(DEPTH, np.int64), bits, bits.view(np.float32))
+
+
+def slots(count: int, rows: int) -> Slots:
+    """Return room for so many slots of so many rows."""
+    number = np.zeros((count, rows), np.int64)
+    return Slots(number, number.view(np.float64), np.full((count, rows), -1, np.int64))
+
+
+def run(data: Array, start: Array, end: Array, rows: Array, program: Program, found: Slots, outcome: Array) -> None:
+    """Read the values `data[start[row] : end[row]]` of these rows into the slots.
+
+    `outcome` gets per row what became of it.
+    """
+    _run(data, start, end, rows, program, found, outcome, Scratch.new())
+
+
+@compiled_in_place
+def _run(
+    data: Array,
+    starts: Array,
+    ends: Array,
+    rows: Array,
+    program: Program,
+    found: Slots,
+    outcome: Array,
+    scratch: Scratch,
+) -> None:
+    for each in range(len(rows)):
+        row = wide(rows[each])
+        end = wide(ends[row])
+        at = _read(data, wide(starts[row]), end, row, program, found, scratch)
+        outcome[row] = READ if at == end else UNREADABLE if at == _NOT_READABLE else MALFORMED
+
+
+@inlined
+def _read(data: Array, at: int, end: int, row: int, program: Program, found: Slots, scratch: Scratch) -> Any:
+    """Run the program over one value; return where it has ended, or a negative number."""
+    place = wide(0)
+    while 0 <= at and place < len(program.code):
+        code, slot = wide(program.code[place]), wide(program.slot[place])
+        argument, target = wide(program.argument[place]), wide(program.target[place])
+        place += 1
+        if code == LONG or code == INT or code == AS_DOUBLE:
+            number, at = _varint(data, at, end)
+            if code == INT and not -(2**31) <= number < 2**31:
+                at = wide(_FAILED)
+            if slot >= 0:
+                found.length[slot, row] = 0
+                if code == AS_DOUBLE:
+                    found.floats[slot, row] = np.float64(number)
+                else:
+                    found.number[slot, row] = number
+        elif code == SPAN:
+            size, at = _varint(data, at, end)
+            if at >= 0 and 0 <= size <= end - at:
+                if slot >= 0:
+                    found.number[slot, row], found.length[slot, row] = at, size
+                at += size
+            else:
+                at = wide(_FAILED)
+        elif code == DOUBLE:
+            if end - at < WORD:
+                at = wide(_FAILED)
+            else:
+                if slot >= 0:
+                    found.number[slot, row], found.length[slot, row] = word_at(data, at), 0
+                at += WORD
+        elif code == UNION:
+            branch, at = _varint(data, at, end)
+            if at >= 0 and 0 <= branch < argument:
+                place = wide(program.table[target + branch])
+            else:
+                at = wide(_FAILED)
+        elif code == JUMP:
+            place = target
+        elif code == NULL:
+            for each in range(slot, argument):
+                found.length[each, row] = -1
+        elif code == PRESENT:
+            found.length[slot, row] = 0
+        elif code == BOOL:
+            if at >= end or data[at] > 1:
+                at = wide(_FAILED)
+            else:
+                if slot >= 0:
+                    found.number[slot, row], found.length[slot, row] = data[at], 0
+                at += 1
+        elif code == FLOAT:
+            if end - at < 4:
+                at = wide(_FAILED)
+            else:
+                if slot >= 0:
+                    scratch.bits[0] = _four_bytes(data, at)
+                    found.floats[slot, row], found.length[slot, row] = scratch.float[0], 0
+                at += 4
+        elif code == FIXED:
+            if argument > end - at:
+                at = wide(_FAILED)
+            else:
+                if slot >= 0:
+                    found.number[slot, row], found.length[slot, row] = at, argument
+                at += argument
+        elif code == ENUM:
+            number, at = _varint(data, at, end)
+            if at >= 0 and not 0 <= number < argument:
+                at = wide(_FAILED)
+            elif at >= 0 and slot >= 0:
+                number = wide(program.table[target + number])
+                found.number[slot, row], found.length[slot, row] = number, 0
+                if number < 0:
+                    at = wide(_NOT_READABLE)
+        elif code == CONSTANT:
+            found.number[slot, row] = program.table[target]
+            found.length[slot, row] = program.table[target + 1]
+        elif code == BEGIN:
+            scratch.left[argument], scratch.began[argument] = 0, at
+        elif code == BLOCK:
+            at = _block(data, at, end, argument, slot, scratch)
+            if scratch.left[argument] == 0:
+                place = target
+            else:
+                scratch.left[argument] -= 1
+        elif code == END:
+            began = wide(scratch.began[argument])
+            found.number[slot, row], found.length[slot, row] = began, at - began
+        else:
+            at = wide(_NOT_READABLE)
+    return at
+
+
+@inlined
+def _varint(data: Array, at: int, end: int) -> Any:
+    """Return the zigzag number at that position, and the position behind it; -1 if there is none."""
+    value, shift = wide(0), wide(0)
+    while at < end:
+        byte = wide(data[at])
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            if shift == 63 and byte > 1:
+                return value, wide(_FAILED)
+            return ((value >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(value & 1), at
+        shift += 7
+        if shift > 63:
+            return value, wide(_FAILED)
+    return value, wide(_FAILED)
+
+
+@inlined
+def _four_bytes(data: Array, at: int) -> Any:
+    bits = wide(0)
+    for each in range(4):
+        bits |= wide(data[at + each]) << (8 * each)
+    return bits - (1 << 32) if bits >= 1 << 31 else bits
+
+
+@inlined
+def _block(data: Array, at: int, end: int, depth: int, empty: int, scratch: Scratch) -> Any:
+    """Read the number of items of the next block, unless items are left. `empty`: 1 if items take no bytes.
+
+    Return the position behind it. No items are left where the last block has ended.
+    """
+    while at >= 0 and scratch.left[depth] == 0:
+        count, at = _varint(data, at, end)
+        if at >= 0 and count < 0:
+            size, at = _varint(data, at, end)
+            count = -count
+            if size < 0 or size > end - at or count < 0:
+                at = wide(_FAILED)
+        if at < 0 or count == 0:
+            return at
+        if count > (MANY if empty == 1 else end - at):
+            return wide(_FAILED)
+        if empty == 0:
+            scratch.left[depth] = count
+    return at

@@ -1,0 +1,30 @@
+"""Steps that write values in another format."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidegate.contracts.flow import Flow, Sifted, Stateless
+from tidegate.kernels.codecs.primitives import PrimitiveEncoder
+from tidegate.operators.pipeline.evaluated.columns import ColumnReader
+from tidegate.operators.pipeline.evaluated.compiling import Verdict, readable, sifted
+from tidegate.operators.pipeline.rules.places import Place
+from tidegate.operators.pipeline.rules.steps import Encode
+
+
+def encoding(step: Encode, place: Place) -> Stateless:
+    """Return what the step does with a flow at that place. Rows that cannot be written are rejected."""
+    names = place.values.schema.names
+    reader, encoder = ColumnReader(place, names), PrimitiveEncoder(step.encode)
+
+    def sift(*flows: Flow) -> Sifted:
+        [flow] = flows
+        at = np.flatnonzero(readable(flow))
+        read = reader.read(flow.rows if len(at) == len(flow) else flow.rows.take(at))
+        written = encoder.encode(read.columns.select(names))
+        verdict = Verdict(len(at))
+        verdict.reject(read.value.code > 0, read.value.causes)
+        verdict.reject(written.code > 0, written.causes)
+        return sifted(flow, at, verdict, written.values)
+
+    return sift

@@ -1,0 +1,256 @@
+"""Avro values as typed columns, compared with fastavro."""
+
+from __future__ import annotations
+
+import copy
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.codecs.avro_strategies import (
+    Known,
+    decoded,
+    in_columns,
+    read_by_oracle,
+    schemas,
+    values,
+    written,
+)
+from tidegate.contracts.errors import InvalidValue
+from tidegate.kernels.codecs.avro.decoder import AvroDecoder
+from tidegate.kernels.codecs.avro.schemas import columns_of, name_of, read_schema
+
+pytestmark = pytest.mark.fast
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    """A schema with these fields; a field may have a default: (type, default)."""
+    listed = [
+        {"name": name, "type": type[0], "default": type[1]} if isinstance(type, tuple) else {"name": name, "type": type}
+        for name, type in fields.items()
+    ]
+    return {"type": "record", "name": "R", "fields": listed}
+
+
+def reading(reader: Any, writers: dict[int, Any], *wanted: str) -> AvroDecoder:
+    names = wanted or [field["name"] for field in reader["fields"]]
+    return AvroDecoder(orjson.dumps(reader).decode(), names, Known(writers))
+
+
+@given(st.data(), schemas())
+def test_values_are_read_as_by_fastavro_and_only_wanted_fields(data: st.DataObject, schema: dict[str, Any]) -> None:
+    names = [field["name"] for field in schema["fields"]]
+    wanted = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1))
+    given_values = data.draw(st.lists(values(schema), max_size=4))
+    bytes_ = [written(schema, value) for value in given_values]
+    found = decoded(AvroDecoder(orjson.dumps(schema).decode(), wanted, Known({17: schema})), list(bytes_))
+    expected = [in_columns(schema, read_by_oracle(value, schema)) for value in bytes_]
+    assert found == [{name: row[name] for name in names if name in wanted} for row in expected]
+
+
+@given(st.data(), schemas(times=False))
+def test_a_mutated_value_is_read_as_by_fastavro_or_refused(data: st.DataObject, schema: dict[str, Any]) -> None:
+    value = bytearray(written(schema, data.draw(values(schema))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(5, len(value)))
+        match data.draw(st.sampled_from(["set", "insert", "cut"])):
+            case "set" if at < len(value):
+                value[at] = data.draw(st.integers(0, 255))
+            case "insert":
+                value[at:at] = data.draw(st.binary(min_size=1, max_size=10))
+            case _:
+                del value[at:]
+    given_bytes = bytes(value)
+    [found] = decoded(reading(schema, {17: schema}), [given_bytes])
+    if isinstance(found, dict):
+        expected = in_columns(schema, read_by_oracle(given_bytes, schema))
+        assert repr(found) == repr({name: expected[name] for name in found})  # nan is not itself
+    else:
+        assert found.startswith("value: ")
+
+
+PROMOTED = {"int": ["long", "float", "double"], "long": ["double"], "float": ["double"], "string": ["bytes"]}
+
+
+@st.composite
+def evolved(draw: st.DrawFn, schema: dict[str, Any]) -> dict[str, Any]:
+    """A later schema: fields are gone, are new with a default, have another order, or a type that takes the former."""
+    reader = copy.deepcopy(schema)
+    fields = [field for field in reader["fields"] if draw(st.integers(0, 4))]
+    for field in fields:
+        kind = field["type"]
+        if isinstance(kind, str) and kind in PROMOTED and draw(st.booleans()):
+            field["type"] = draw(st.sampled_from(PROMOTED[kind]))
+        elif isinstance(kind, dict) and kind["type"] == "record":
+            field["type"] = draw(evolved(kind))
+        if name_of(field["type"]) not in ("union", "map", "array") and draw(st.booleans()):
+            field["type"] = ["null", field["type"]]
+    new = draw(
+        st.sampled_from(
+            [
+                ("string", "hé"),
+                ("long", -5),
+                ("double", 0.5),
+                (["null", "int"], None),
+                ("bytes", "\u00ff"),
+                ("boolean", True),
+            ]
+        )
+    )
+    fields.append({"name": "new", "type": new[0], "default": new[1]})
+    return {**reader, "fields": draw(st.permutations(fields))}
+
+
+@given(st.data(), schemas())
+def test_values_of_an_older_schema_are_read_as_the_specification_resolves_them(
+    data: st.DataObject, schema: dict[str, Any]
+) -> None:
+    reader = data.draw(evolved(schema))
+    bytes_ = [written(schema, value) for value in data.draw(st.lists(values(schema), min_size=1, max_size=3))]
+    found = decoded(reading(reader, {17: schema}), list(bytes_))
+    expected = [in_columns(reader, read_by_oracle(value, schema, reader)) for value in bytes_]
+    names = [field["name"] for field in reader["fields"]]
+    assert found == [{name: row[name] for name in names} for row in expected]
+
+
+def test_rows_of_several_writers_are_read_each_by_its_own_schema() -> None:
+    old, new = record(n="int"), record(note="string", n="long")
+    rows = [written(old, {"n": 1}, 3), written(new, {"n": 2**40, "note": "x"}, 4), written(old, {"n": 3}, 3)]
+    reader = record(n="long", note=("string", "none"))
+    assert decoded(reading(reader, {3: old, 4: new}), list(rows)) == [
+        {"n": 1, "note": "none"},
+        {"n": 2**40, "note": "x"},
+        {"n": 3, "note": "none"},
+    ]
+
+
+def test_a_value_that_cannot_be_read_is_refused_with_its_schema_and_the_others_are_read() -> None:
+    schema, text = record(n="long"), record(n="string")
+    given_values = [
+        None,
+        b"",
+        b"{}{}{}",
+        written(schema, {"n": 1}),
+        written(schema, {"n": 1}) + b"\0",
+        written(schema, {"n": 1}, 18),
+        written(text, {"n": "1"}, 19),
+        written(schema, {"n": 1}, 20),
+    ]
+    assert decoded(reading(schema, {17: schema, 19: text, 20: "long"}), given_values) == [
+        "value: null",
+        "value: names no schema",
+        "value: names no schema",
+        {"n": 1},
+        "value: not Avro of schema 17",
+        "value: schema 18 is unknown",
+        "value: schema 19 has what the reader's schema lacks",
+        "value: schema 20 cannot be read: not the schema of a record",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("writer", "reader", "fails"),
+    [
+        (record(n="long"), record(n="int"), True),
+        (record(n="double"), record(n="float"), True),
+        (record(n="long"), record(n="long", m="long"), True),
+        (record(n=["null", "long"]), record(n="long"), False),
+        (
+            record(n={"type": "fixed", "name": "F", "size": 2}),
+            record(n={"type": "fixed", "name": "F", "size": 3}),
+            True,
+        ),
+        (
+            record(n={"type": "long", "logicalType": "timestamp-millis"}),
+            record(n={"type": "long", "logicalType": "timestamp-micros"}),
+            True,
+        ),
+    ],
+)
+def test_a_schema_that_does_not_fit_is_refused_and_a_union_only_where_it_does_not(
+    writer: Any, reader: Any, fails: bool
+) -> None:
+    value = (
+        {"long": 1, "double": 0.5}.get(writer["fields"][0]["type"], 1)
+        if not isinstance(writer["fields"][0]["type"], dict | list)
+        else b"ab"
+        if "size" in writer["fields"][0]["type"]
+        else 1
+    )
+    [found] = decoded(reading(reader, {17: writer}), [written(writer, {"n": value})])
+    assert (found == "value: schema 17 has what the reader's schema lacks") == fails
+    if isinstance(writer["fields"][0]["type"], list):
+        [null] = decoded(reading(reader, {17: writer}), [written(writer, {"n": None})])
+        assert null == "value: schema 17 has what the reader's schema lacks"
+
+
+def test_a_symbol_that_the_reader_lacks_is_its_default_or_refused() -> None:
+    def suits(*symbols: str, **more: Any) -> Any:
+        return record(s={"type": "enum", "name": "S", "symbols": list(symbols), **more})
+
+    writer = suits("A", "B", "C")
+    given_values = [written(writer, {"s": symbol}) for symbol in "ABC"]
+    assert decoded(reading(suits("C", "A"), {17: writer}), list(given_values)) == [
+        {"s": "A"},
+        "value: schema 17 has what the reader's schema lacks",
+        {"s": "C"},
+    ]
+    assert decoded(reading(suits("X", "C", default="X"), {17: writer}), list(given_values))[:2] == [{"s": "X"}] * 2
+
+
+def test_a_decimal_with_too_many_digits_is_refused() -> None:
+    wide = record(d={"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 2})
+    narrow = record(d={"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2})
+    given_values = [written(wide, {"d": Decimal(each)}) for each in ("99.99", "-99.99", "100.00", "-1e20")]
+    refused = "value: d is no decimal"
+    expected = [{"d": Decimal("99.99")}, {"d": Decimal("-99.99")}, refused, refused]
+    assert decoded(reading(narrow, {17: wide}), list(given_values)) == expected
+
+
+def test_a_field_that_nobody_wants_is_not_decoded() -> None:
+    schema = record(text="string", n="long")
+    value = written(schema, {"text": "ab", "n": 5}).replace(b"ab", b"\xff\xff")
+    assert decoded(reading(schema, {17: schema}, "n"), [value]) == [{"n": 5}]
+    assert decoded(reading(schema, {17: schema}), [value]) == ["value: text is no string"]
+
+
+def test_a_type_that_contains_itself_is_a_problem_of_the_reader_and_a_refusal_of_the_writer() -> None:
+    tree = record(n="long", next=["null", "R"])
+    with pytest.raises(InvalidValue, match="contains itself"):
+        columns_of(read_schema(orjson.dumps(tree).decode()))
+    [found] = decoded(reading(record(n="long"), {17: tree}), [written(tree, {"n": 1, "next": None})])
+    assert found == "value: schema 17 cannot be read: type R contains itself"
+
+
+def test_items_that_take_no_bytes_are_no_work_however_many_there_are() -> None:
+    schema = record(nothing={"type": "array", "items": "null"}, n="long")
+    value = written(schema, {"nothing": [None] * 3, "n": 5})
+    assert decoded(reading(schema, {17: schema}, "n"), [value]) == [{"n": 5}]
+    endless = value[:5] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + value[6:]
+    assert decoded(reading(schema, {17: schema}, "n"), [endless]) == ["value: not Avro of schema 17"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"type": "record"}', '{"type": "record", "name": "R", "fields": 5}', '"int"']
+)
+def test_a_text_that_is_no_schema_of_records_is_a_problem_with_its_remedy(text: str) -> None:
+    with pytest.raises(InvalidValue, match="schema") as refused:
+        read_schema(text)
+    assert refused.value.remedy.startswith("write a record")
+
+
+def test_every_type_has_the_column_that_says_most_of_it() -> None:
+    schema = record(
+        at={"type": "long", "logicalType": "timestamp-millis"},
+        price={"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        tags={"type": "array", "items": "string"},
+        n=["null", "int"],
+        odd={"type": "string", "logicalType": "date"},
+    )
+    found = columns_of(read_schema(orjson.dumps(schema).decode()))
+    assert found.types == [pa.timestamp("ms"), pa.decimal128(9, 2), pa.large_string(), pa.int32(), pa.string()]

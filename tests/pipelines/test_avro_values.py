@@ -1,0 +1,152 @@
+"""Avro values in pipelines: what steps read of them, and what becomes of those that cannot be read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidegate as tg
+from tests.docs.pages import DOCS, blocks
+from tests.kernels.codecs.avro_strategies import written
+from tests.pipelines.test_rules import pipeline, problems
+from tidegate.application.loading import load_application
+from tidegate.contracts.errors import Unavailable
+from tidegate.contracts.flow import Flow, Sifted
+from tidegate.contracts.records import Records, Row
+from tidegate.operators.pipeline.building import steps_of
+from tidegate.operators.pipeline.config import PipelineConfig
+
+pytestmark = pytest.mark.fast
+
+WEATHER = {"type": "record", "name": "Weather", "fields": [{"name": "gust", "type": "double"}]}
+FLIGHT: dict[str, Any] = {
+    "type": "record",
+    "name": "Flight",
+    "fields": [
+        {"name": "carrier", "type": "string"},
+        {"name": "delay", "type": ["null", "int"], "default": None},
+        {"name": "scheduled", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "weather", "type": ["null", WEATHER], "default": None},
+    ],
+}
+SUPPRESSED = {"name": "held", "kind": "suppression", "until": {"time_limit": "1s"}}
+
+
+def avro(folder: Path, schema: dict[str, Any] = FLIGHT) -> dict[str, Any]:
+    return {"avro": {"schema": schema, "schemas": str(folder)}}
+
+
+def flight(number: int = 17, schema: dict[str, Any] = FLIGHT, **fields: Any) -> bytes:
+    return written(schema, {"carrier": "UA", "delay": 20, "scheduled": 5, "weather": {"gust": 41.5}} | fields, number)
+
+
+def sift(folder: Path, step: dict[str, Any], *values: bytes | None) -> Sifted:
+    """What the first step makes of the values, where the folder has the schema of number 17."""
+    (folder / "17.avsc").write_text(json.dumps(FLIGHT))
+    [first, *_] = steps_of(pipeline(step, SUPPRESSED, value=avro(folder)))
+    assert first.function is not None
+    return first.function(Flow.of_input(Records.from_rows(Row(b"k", each, 1, at) for at, each in enumerate(values))))
+
+
+def values_of(sifted: Sifted) -> list[bytes | None]:
+    return [row.value for row in sifted.flow.rows.rows() if not row.time_only]
+
+
+def test_a_filter_reads_fields_of_records_and_an_untouched_value_leaves_byte_for_byte(tmp_path: Path) -> None:
+    given = [flight(), flight(delay=3), flight(weather=None), flight(delay=None)]
+    sifted = sift(
+        tmp_path, {"filter": "delay > 15 and weather.gust > 40 and scheduled < TIMESTAMP '2000-01-01'"}, *given
+    )
+    assert (values_of(sifted), sifted.filtered) == ([given[0]], 3)
+
+
+def test_fields_become_json_where_a_step_says_so(tmp_path: Path) -> None:
+    select = {"select": {"carrier": "carrier", "gust": "weather.gust", "at": "epoch_ms(scheduled)"}}
+    assert values_of(sift(tmp_path, select, flight())) == [b'{"carrier":"UA","gust":41.5,"at":5}']
+
+
+def test_a_value_that_cannot_be_read_is_rejected_with_its_schema(tmp_path: Path) -> None:
+    sifted = sift(tmp_path, {"filter": "delay > 15"}, flight(), flight()[:-1], flight(18), b"{}", None)
+    assert len(values_of(sifted)) == 1
+    assert dict(zip(sifted.rejected.tolist(), sifted.causes, strict=True)) == {
+        1: "value: not Avro of schema 17",
+        2: "value: schema 18 is unknown",
+        3: "value: names no schema",
+        4: "value: null",
+    }
+
+
+def test_a_schema_that_comes_while_the_pipeline_runs_is_found(tmp_path: Path) -> None:
+    newer = {**FLIGHT, "fields": [*FLIGHT["fields"], {"name": "tail", "type": "string"}]}
+    value = flight(18, newer, tail="N1")
+    (tmp_path / "17.avsc").write_text(json.dumps(FLIGHT))
+    [first, *_] = steps_of(pipeline({"filter": "delay > 15"}, SUPPRESSED, value=avro(tmp_path)))
+    assert first.function is not None
+    rows = Flow.of_input(Records.from_rows([Row(b"k", value, 1, 0)]))
+    assert first.function(rows).causes == ("value: schema 18 is unknown",)
+    (tmp_path / "18.avsc").write_text(json.dumps(newer))
+    assert values_of(first.function(rows)) == [value]
+
+
+def test_a_folder_that_cannot_be_read_is_waited_for(tmp_path: Path) -> None:
+    [first, *_] = steps_of(pipeline({"filter": "delay > 15"}, SUPPRESSED, value=avro(tmp_path / "missing")))
+    assert first.function is not None
+    with pytest.raises(Unavailable, match="a schema cannot be read"):
+        first.function(Flow.of_input(Records.from_rows([Row(b"k", flight(), 1, 0)])))
+
+
+COUNTS = {"name": "n", "kind": "windowed_aggregation", "window": {"tumbling": "1h", "grace": "1m"}, "emit": "updates"}
+
+
+def test_steps_that_would_read_avro_as_json_are_refused_with_the_remedy(tmp_path: Path) -> None:
+    value = avro(tmp_path)
+    summed = {**COUNTS, "aggregate": {"sum": {"field": "delay"}}}
+    found = problems(summed, value=value)
+    assert found == {"steps.0": "values are Avro, and windowed_aggregation reads JSON"}
+    assert pipeline({"select": {"delay": "delay"}}, summed, value=value)
+    assert pipeline({**COUNTS, "aggregate": {"count": True}}, value=value)
+    timed = problems(SUPPRESSED, value=value, timestamp={"field": "at"})
+    assert timed == {"steps.0": "values are Avro, and the event timestamp is read from JSON"}
+    assert pipeline({"select": {"at": "epoch_ms(scheduled)"}}, SUPPRESSED, value=value, timestamp={"field": "at"})
+
+
+def test_a_description_that_is_wrong_is_a_problem(tmp_path: Path) -> None:
+    for wrong, cause in (
+        ({"avro": {"schema": FLIGHT}}, "not a description of Avro values"),
+        ({"avro": {"schema": FLIGHT, "schemas": "here"}}, "the folder of the schemas is not absolute"),
+        (avro(tmp_path, {"type": "int"}), "not the schema of a record"),
+        ({"avro": {"schema": {"type": "record"}, "schemas": str(tmp_path)}}, "not a schema of Avro"),
+    ):
+        [(where, found)] = problems(SUPPRESSED, value=wrong).items()
+        assert (where, found.startswith(cause)) == ("value", True)
+
+
+def test_a_program_names_the_schema_as_a_mapping_or_by_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "flight.avsc"
+    file.write_text(json.dumps(FLIGHT))
+    app, other = (tg.Application("flights", kafka="localhost:1", lake=tmp_path, keep_output="1d") for _ in range(2))
+    for each, schema in ((app, FLIGHT), (other, file)):
+        flights = each.stream("departures", name="late", value=tg.avro(schema=schema, schemas=tmp_path))
+        flights.filter("delay > 15").suppress(tg.time_limit("1s")).to("late-departures")
+    assert app == other
+    assert tg.Application.from_yaml(app.to_yaml()) == app
+
+
+def test_the_program_of_the_page_on_avro_reads_its_schema(tmp_path: Path) -> None:
+    """docs/how-to/avro.md."""
+    texts = {block.language: block.text for block in blocks(DOCS / "how-to" / "avro.md")}
+    (tmp_path / "flight.avsc").write_text(texts["json"])
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "17.avsc").write_text(json.dumps(FLIGHT))
+    (tmp_path / "app.py").write_text(texts["python"].replace("app.run()", ""))
+    config = load_application(tmp_path / "app.py:app").configuration().operators["late"]
+    assert isinstance(config, PipelineConfig)
+    [first, *_] = steps_of(config)
+    assert first.function is not None
+    rows = [Row(b"JFK", value, 1, at) for at, value in enumerate([flight(), flight(delay=5), flight(18)])]
+    sifted = first.function(Flow.of_input(Records.from_rows(rows)))
+    assert values_of(sifted) == [b'{"delay":20,"scheduled":5}']
+    assert (sifted.filtered, sifted.causes) == (1, ("value: schema 18 is unknown",))
