@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["Query", "asof_join", "history_as_of", "register_views", "start", "stream", "table"]
+__all__ = [
+    "Query",
+    "asof_join",
+    "history_as_of",
+    "register_format",
+    "register_views",
+    "start",
+    "stream",
+    "table",
+]
 
 
 def start(
@@ -64,6 +73,7 @@ def start(
         "keep_output": keep_output,
     }
     columns = StreamColumns(key=key, value=value, timestamp=timestamp, order_by=order_by)
+    columns.check(stream_df)
     return start_query(stream_df, read(StreamConfig, raw), columns, trigger)
 
 
@@ -87,3 +97,17 @@ def register_views(spark: Any, file: str | Path | Application, version: int | No
     return [
         view for name, each in operators for view in views.register(spark, application.lake / name, name, each, version)
     ]
+
+
+def register_format(spark: Any) -> None:
+    """Let the session read operator logs: `spark.read.format("tidegate").load("LAKE/OPERATOR")`; no file is needed.
+
+    Options: `view`, which is `emissions` (default), `late`, `rejected`, `state`, or of a table `history`; `step`, of a
+    pipeline; `batch`, as of which it is; `asOf`, of a history: what was valid at that time, in ms or ISO 8601.
+
+    Filters on partition, key and batch save reading; for that, Spark's setting
+    `spark.sql.python.filterPushdown.enabled` is set to true. The columns `key` and `value` have the operator's formats.
+    """
+    from tidegate.runtime.spark.data_source import register
+
+    register(spark)

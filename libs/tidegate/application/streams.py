@@ -335,8 +335,8 @@ class Source(Value, Generic[Results]):
             "table": option_of(
                 table,
                 Table,
-                lambda each: self.definitions.joined(each.definition),
-                "pass a table: app.table(TOPIC, history=...)",
+                lambda each: self.definitions.joined(each.definition, each.definitions),
+                self.definitions.a_table,
             ),
             "join": how,
             "grace": grace,

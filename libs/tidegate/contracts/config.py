@@ -301,6 +301,11 @@ class OperatorRules(Config):
         """Return the table that this operator reads, or None."""
         return None
 
+    @property
+    def operators(self) -> Mapping[str, OperatorRules]:
+        """Return the rules of the steps that hold state, by name; of an operator that is no pipeline none."""
+        return {}
+
     def results(self, values: Values, emits: pa.Schema | None) -> Values:
         """Return what is known of the results' values if the input has these: the same, unless the kind makes others.
 

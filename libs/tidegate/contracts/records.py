@@ -15,9 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
+Int8s = npt.NDArray[np.int8]
 Bytes = npt.NDArray[np.uint8]
 
 NULL_LENGTH = -1
+
+STREAM_PORT, TABLE_PORT = range(2)
+"""The inputs of an operator that joins two: the rows of a stream, and those of the table that it is joined with."""
 
 
 UNREADABLE_BATCH = "unreadable record batch"
@@ -65,6 +69,8 @@ class Records:
 
     `time_only`: True for rows that only pass their time on, which are time marks and rows that a filter dropped. None:
     there are none. `window`: the start and end of each row's window, if rows come from a step whose keys have windows.
+
+    `port`: the input that each row is of, if there are several: STREAM_PORT or TABLE_PORT. None: all are of one input.
     """
 
     data: Bytes
@@ -79,6 +85,7 @@ class Records:
     unreadable: npt.NDArray[np.int8] | None = None
     time_only: npt.NDArray[np.bool_] | None = None
     window: tuple[Int64s, Int64s] | None = None
+    port: Int8s | None = None
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -127,6 +134,7 @@ class Records:
             unreadable=None if self.unreadable is None else self.unreadable[cut],
             time_only=None if self.time_only is None else self.time_only[cut],
             window=None if self.window is None else (self.window[0][cut], self.window[1][cut]),
+            port=None if self.port is None else self.port[cut],
         )
 
     def take(self, chosen: npt.NDArray[Any]) -> Records:
@@ -138,6 +146,7 @@ class Records:
             unreadable=None if self.unreadable is None else self.unreadable[chosen],
             time_only=None if self.time_only is None else self.time_only[chosen],
             window=None if self.window is None else (self.window[0][chosen], self.window[1][chosen]),
+            port=None if self.port is None else self.port[chosen],
         )
 
     def raised(self, by: int) -> Records:

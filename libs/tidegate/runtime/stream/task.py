@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 
@@ -101,14 +101,20 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def records_from(rows: pa.Table, first_offset: int) -> Records:
-    """Return the rows as records with offsets from `first_offset` on, without headers; null times are NO_TIMESTAMP."""
+    """Return the rows as records with offsets from `first_offset` on, without headers; null times are NO_TIMESTAMP.
+
+    With a column `port` it says which input each record is of.
+    """
     count = rows.num_rows
     whole = rows.select(_ROWS.names).cast(_ROWS).combine_chunks()
     columns = {name: _one(whole.column(name)) for name in _ROWS.names}
     columns["timestamp"] = columns["timestamp"].fill_null(NO_TIMESTAMP)
     columns["offset"] = pa.array(np.arange(first_offset, first_offset + count))
     columns["headers"] = pa.nulls(count, pa.binary())
-    return records_of(pa.record_batch(columns))
+    records = records_of(pa.record_batch(columns))
+    if "port" not in rows.column_names:
+        return records
+    return replace(records, port=rows.column("port").to_numpy().astype(np.int8))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
