@@ -26,7 +26,7 @@ from tidegate.expressions.column import Column
 if TYPE_CHECKING:
     from tidegate.application.frames.query import Query
     from tidegate.contracts.config import OperatorRules
-    from tidegate.operators.user_functions import BatchFunction
+    from tidegate.operators.options.user_functions import BatchFunction
 
 _ENDS = ("to", "keep", "start")
 """Methods that end a chain: an operator has them."""

@@ -49,7 +49,7 @@ _COLUMNS = (
 class Row(NamedTuple):
     """One record as Python objects: for tests, drivers and the command line, never for the hot path.
 
-    `time_only`: the row is no record, it only passes its time on.
+    `time_only`: the row is no record, it only passes its time on. `port`: the input that it is of.
     """
 
     key: bytes | None
@@ -58,6 +58,7 @@ class Row(NamedTuple):
     offset: int
     headers: bytes = b""
     time_only: bool = False
+    port: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,7 +71,8 @@ class Records:
     `time_only`: True for rows that only pass their time on, which are time marks and rows that a filter dropped. None:
     there are none. `window`: the start and end of each row's window, if rows come from a step whose keys have windows.
 
-    `port`: the input that each row is of, if there are several: STREAM_PORT or TABLE_PORT. None: all are of one input.
+    `port`: the input that each row is of, if there are several: STREAM_PORT or TABLE_PORT, or the number of a stream.
+    None: all are of the first one. Rows of several inputs are in the order in which they are processed.
     """
 
     data: Bytes
@@ -112,6 +114,7 @@ class Records:
             headers_start=positions[4],
             headers_length=positions[5],
             time_only=np.array([row.time_only for row in listed]) if any(row.time_only for row in listed) else None,
+            port=np.array([row.port for row in listed], np.int8) if any(row.port for row in listed) else None,
         )
 
     def rows(self) -> list[Row]:
@@ -161,6 +164,7 @@ class Records:
             offset=int(self.offset[index]),
             headers=self._bytes(self.headers_start[index], self.headers_length[index]) or b"",
             time_only=self.time_only is not None and bool(self.time_only[index]),
+            port=0 if self.port is None else int(self.port[index]),
         )
 
     def _bytes(self, start: int, length: int) -> bytes | None:

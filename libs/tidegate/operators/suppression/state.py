@@ -22,8 +22,8 @@ from tidegate.kernels.memory import slots
 from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
 from tidegate.kernels.touched import net_buffer_changes
 from tidegate.operators import late_and_rejected
-from tidegate.operators.bounds import EagerBuffer, StrictBuffer
 from tidegate.operators.keys import key_kind_error, keys_of
+from tidegate.operators.options.bounds import EagerBuffer, StrictBuffer
 from tidegate.operators.shell import BUFFER_ARRAYS, Header, Shell, blocks_of, buffer_of, deletions, run, settle, stop_of
 from tidegate.operators.suppression import measures, tables
 from tidegate.operators.suppression import step as kernel
