@@ -86,9 +86,10 @@ class Reference:
         """Return what is held, in the order in which it leaves."""
         return sorted(self.held, key=lambda held: (self._leaves(held), held.row.port, held.row.offset))
 
-    def reached(self, pair: Pair) -> int | None:
+    def reached(self, left: Row | None, right: Row | None, window: Window) -> int | None:
         """Return the last stream time at which the window of a record without a partner was open; None for a pair."""
-        return self._closes(pair.alone) if pair.alone and pair.alone.key is not None else None
+        alone = Pair(left, right, window).alone
+        return self._closes(alone) if alone and alone.key is not None else None
 
     def _join(self, held: Held) -> None:
         partners = [other for other in self.held if self._are_partners(held, other)]

@@ -157,6 +157,7 @@ def _join(state: State, batch: FlatRecords, row: int, side: int, rules: Rules, o
     release(state, tally[STREAM_TIME], outcome)
     fingerprint = hash_index.fingerprint(state.index, batch.data, batch.key_start[row], batch.key_length[row])
     newest = wide(state.index.places[_place_of_newest(state, batch, row, fingerprint, 1 - side)]) - 1
+    # rule: partners-in-window
     low, high = timestamp - rules.back[side], timestamp + rules.ahead[side]
     first, count = wide(NONE), wide(0)
     last = wide(NONE) if newest == NONE else seek(state, newest, high, wide(MAX))
@@ -262,6 +263,7 @@ def hold(state: State, batch: FlatRecords, row: int, side: int, rules: Rules, wa
     state.row[slot] = row + 1
     state.waits[slot] = 1 if waits else 0
     state.payloads.timestamp[slot] = timestamp
+    # rule: held-while-found
     place = timestamp + (rules.open_for[side] if waits else rules.held_for)
     time_buffer.push(state.time, slot, place, arrival, payloads.record_length(batch, row))
     state.fingerprint[slot] = hash_index.fingerprint(
