@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.application.frames.beginning import stream, table
+from tidegate.application.frames.joining import join_streams
 from tidegate.application.frames.query import Query
 from tidegate.contracts.config import OperatorRules, read
+from tidegate.contracts.errors import UserError
 from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark import views
 from tidegate.runtime.spark.asof import asof_join
@@ -23,6 +25,7 @@ __all__ = [
     "Query",
     "asof_join",
     "history_as_of",
+    "join_streams",
     "register_format",
     "register_views",
     "start",
@@ -62,6 +65,9 @@ def start(
     from tidegate.runtime.stream.columns import StreamColumns
     from tidegate.runtime.stream.query import start_query
 
+    if operator.streams > 1:
+        remedy = "write tidegate.spark.join_streams(left, right, ...).start(NAME, lake=...)"
+        raise UserError("the rules are those of a join of two streams", value=operator.kind, remedy=remedy)
     called = name or operator.kind
     raw = {
         "rules": operator,

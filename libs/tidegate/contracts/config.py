@@ -279,6 +279,8 @@ class OperatorRules(Config):
 
     live: ClassVar[frozenset[str]] = frozenset()
     """Options of this kind that may change while the operator holds records, unless `incompatibilities` objects."""
+    streams: ClassVar[int] = 1
+    """The number of streams that an operator of this kind reads, tables aside."""
 
     kind: str
     """Kind of operator."""

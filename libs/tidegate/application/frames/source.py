@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.application.frames.query import Query
-    from tidegate.runtime.stream.columns import JoinedColumns, StreamColumns
+    from tidegate.runtime.stream.columns import Columns, StreamColumns
     from tidegate.runtime.stream.config import StreamConfig
 
 _running: dict[str, Query] = {}
@@ -120,7 +120,7 @@ class FrameSource(Definitions):
         steps = definition.steps or (definition.options,)
         return [self._tables[step["table"]] for step in steps if step.get("table") in self._tables]
 
-    def _rows(self, config: StreamConfig) -> tuple[DataFrame, StreamColumns | JoinedColumns]:
+    def _rows(self, config: StreamConfig) -> tuple[DataFrame, Columns]:
         """Return the DataFrame of the query, and its columns: those of the stream, or of the stream and its table."""
         from tidegate.runtime.stream.columns import JoinedColumns
 
@@ -140,6 +140,21 @@ class FrameSource(Definitions):
                 placed = definition.placed(problem) if self._knows_values else None
             if placed is not None:
                 yield placed
+
+
+class TwoFrames(FrameSource):
+    """Two streaming DataFrames whose records are joined."""
+
+    def __init__(self, left: FrameSource, right: FrameSource) -> None:
+        super().__init__(left._df, left._columns, knows_values=left._knows_values and right._knows_values)
+        self._right = right
+
+    def _rows(self, config: StreamConfig) -> tuple[DataFrame, Columns]:
+        """Return the DataFrame of the query, with the rows of both, and its columns."""
+        from tidegate.runtime.stream.columns import TwoStreams
+
+        columns = TwoStreams(left=self._columns, right=self._right._columns)
+        return columns.united(self._df, self._right._df), columns
 
 
 class _Table(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import ValidationInfo, field_validator
@@ -27,6 +27,8 @@ SIDES = ("left", "right")
 
 class StreamStreamJoinRules(KeyRules):
     """The rules of a join of records of two streams that have the same key and are close in time."""
+
+    streams: ClassVar[int] = 2
 
     kind: Literal["stream_stream_join"] = "stream_stream_join"
     """Kind of operator."""

@@ -47,33 +47,44 @@ def find_damage(state: State, rules: Rules) -> str | None:
     return None
 
 
+HELD_SUM, BYTES_SUM, CHECKS_SUM, WORDS_SUM = range(4)
+
+
 @compiled_in_place
 def _slots_are_whole(state: State, rules: Rules, taken: Array) -> bool:
     """Return True if every slot is either empty, or held, intact and at its heap node, and the stored sums are right.
 
     Marks in `taken` the arena words of the slots' blocks.
     """
-    held, total, checks, live = wide(0), wide(0), wide(0), wide(0)
+    sums = np.zeros(4, np.int64)
     for slot in range(state.pool.numbers[slots.USED]):
         if state.row[slot] != 0:
             return False
-        if state.time.position[slot] == NOT_HELD:
-            if state.payloads.block[slot] != 0 or state.payloads.checksum[slot] != 0:
+        if state.time.position[slot] != NOT_HELD:
+            if not _is_whole(state, rules, slot, taken, sums):
                 return False
-            continue
-        if not (integrity.is_at_its_node(state.time, slot) and _is_at_its_place(state, rules, slot)):
+        elif state.payloads.block[slot] != 0 or state.payloads.checksum[slot] != 0:
             return False
-        words = integrity.take_block(state.payloads, slot, taken)
-        size = payloads.payload_length(state.payloads, slot)
-        if words == 0 or state.time.size[slot] != size or state.payloads.checksum[slot] != checksum_of(state, slot):
-            return False
-        held += 1
-        total += size
-        live += words
-        checks += wide(state.payloads.checksum[slot])
-    numbers = state.time.numbers
-    right = held == numbers[HELD] and total == numbers[HELD_BYTES] and checks == state.numbers[CHECKSUM]
-    return bool(right and live == state.payloads.arena.numbers[arena.LIVE])
+    if sums[HELD_SUM] != state.time.numbers[HELD] or sums[BYTES_SUM] != state.time.numbers[HELD_BYTES]:
+        return False
+    live = sums[WORDS_SUM] == state.payloads.arena.numbers[arena.LIVE]
+    return bool(live and sums[CHECKS_SUM] == state.numbers[CHECKSUM])
+
+
+@inlined
+def _is_whole(state: State, rules: Rules, slot: int, taken: Array, sums: Array) -> bool:
+    """Return True if the held slot is intact and at its heap node; add it to the sums."""
+    if not (integrity.is_at_its_node(state.time, slot) and _is_at_its_place(state, rules, slot)):
+        return False
+    words = integrity.take_block(state.payloads, slot, taken)
+    size = payloads.payload_length(state.payloads, slot)
+    if words == 0 or state.time.size[slot] != size or state.payloads.checksum[slot] != checksum_of(state, slot):
+        return False
+    sums[HELD_SUM] += 1
+    sums[BYTES_SUM] += size
+    sums[CHECKS_SUM] += wide(state.payloads.checksum[slot])
+    sums[WORDS_SUM] += words
+    return True
 
 
 @inlined

@@ -121,6 +121,7 @@ class Reference:
     def _leaves(self, held: Held) -> int:
         return self._closes(held.row) if held.waits else held.row.timestamp + self.config.held_for
 
+    # Alike in other references on purpose: they share no rules, so that a mistake in one is not in all of them.
     def _rejection(self, row: Row, clock_ms: int) -> str:
         if row.value is None:
             return "null value"

@@ -21,7 +21,7 @@ from tidegate.kernels.memory import slots
 from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records, frozen
 from tidegate.kernels.touched import net_buffer_changes
 from tidegate.operators import late_and_rejected
-from tidegate.operators.keys import key_kind_error, keys_of
+from tidegate.operators.keys import keys_of
 from tidegate.operators.late_and_rejected import Timestamped
 from tidegate.operators.shell import BUFFER_ARRAYS, Header, Shell, blocks_of, buffer_of, deletions, run, settle
 from tidegate.operators.stream_stream_join import measures, tables
@@ -92,14 +92,9 @@ class StreamStreamJoinState:
     """The records of both streams that one partition holds, an OperatorState."""
 
     def __init__(self, config: StreamStreamJoinRules, storage: Storage) -> None:
-        self._config = config
-        self._rules = rules_of(config)
-        self._keys = keys_of(config)
+        self._config, self._rules, self._keys = config, rules_of(config), keys_of(config)
         self._shell = Shell(storage, Header(kernel.T, kernel.OPENED), state_of)
-        if self._shell.initialize():
-            self._shell.numbers[kernel.WINDOWED] = config.windowed
-        if self._shell.numbers[kernel.WINDOWED] != config.windowed:
-            raise key_kind_error()
+        self._shell.initialize_keyed(kernel.WINDOWED, config.windowed)
 
     @property
     def stream_time(self) -> int:

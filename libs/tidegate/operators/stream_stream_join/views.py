@@ -23,17 +23,17 @@ def register(spark: Any, name: str, config: StreamStreamJoinRules) -> list[str]:
 
     `<name>_emissions` has one more column: status (matched, unmatched).
     """
-    windows = window_columns(config)
     register_emissions(spark, name, config, *window_names(config), "cause AS status")
+    return [create_view(spark, f"{name}_buffer", _buffer(name, config))]
+
+
+def _buffer(name: str, config: StreamStreamJoinRules) -> str:
+    """Return the query of the newest row of each slot that is held."""
     key, value = shown_columns(config)
-    slot = f"partition, side, key{windows}, timestamp, offset"
-    create_view(
-        spark,
-        f"{name}_buffer",
-        f"""SELECT partition, side, {key} AS key{windows}, {value} AS value, headers, timestamp, offset, waits,
-                   {as_time("timestamp")} AS event_time
-            FROM (SELECT *, row_number() OVER (PARTITION BY {slot} ORDER BY batch DESC, seq DESC) AS age
-                  FROM {name}_log WHERE kind = 'state')
-            WHERE age = 1 AND op = 'put'""",
-    )
-    return [f"{name}_buffer"]
+    windows = window_columns(config)
+    newest = f"""SELECT *, row_number() OVER (
+                     PARTITION BY partition, side, key{windows}, timestamp, offset ORDER BY batch DESC, seq DESC
+                 ) AS age FROM {name}_log WHERE kind = 'state'"""
+    return f"""SELECT partition, side, {key} AS key{windows}, {value} AS value, headers, timestamp, offset, waits,
+                      {as_time("timestamp")} AS event_time
+               FROM ({newest}) WHERE age = 1 AND op = 'put'"""

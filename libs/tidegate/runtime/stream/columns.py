@@ -19,6 +19,7 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, Strin
 from tidegate.contracts.errors import ConfigurationError, Problem
 from tidegate.contracts.records import STREAM_PORT, TABLE_PORT
 from tidegate.runtime.spark.queries import unlogged
+from tidegate.runtime.stream.merging import STREAM
 
 ColumnOrName: TypeAlias = Column | str
 
@@ -86,15 +87,8 @@ class JoinedColumns:
 
     def united(self, stream: DataFrame, table: DataFrame) -> DataFrame:
         """Return the records of both; `port` says of which they are. Each side has order columns of its own."""
-        sides = (self.stream.records(stream), "stream", STREAM_PORT), (self.table.records(table), "table", TABLE_PORT)
-        of_stream, of_table = (
-            records.select(
-                F.lit(port).cast("tinyint").alias("port"),
-                *RECORD,
-                *(F.col(order).alias(f"{side}_{order}") for order in _orders(records)),
-            )
-            for records, side, port in sides
-        )
+        of_stream = _numbered(self.stream.records(stream), "port", STREAM_PORT)
+        of_table = _numbered(self.table.records(table), "port", TABLE_PORT)
         return of_stream.unionByName(of_table, allowMissingColumns=True)
 
     def prepared(self, rows: DataFrame, partitions: int, tasks: int) -> DataFrame:
@@ -106,7 +100,36 @@ class JoinedColumns:
         return in_partitions(rows, partitions, tasks, ("port", *RECORD), F.desc("port"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class TwoStreams:
+    """The columns of two streams that are joined. Both have their rows in one DataFrame."""
+
+    left: StreamColumns
+    right: StreamColumns
+
+    def united(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        """Return the records of both; `stream` says of which they are. Each side has order columns of its own."""
+        of_left = _numbered(self.left.records(left), STREAM, 0)
+        of_right = _numbered(self.right.records(right), STREAM, 1)
+        return of_left.unionByName(of_right, allowMissingColumns=True)
+
+    def prepared(self, rows: DataFrame, partitions: int, tasks: int) -> DataFrame:
+        """Return the columns of `StreamColumns.prepared` and stream, of rows that `united` made.
+
+        Each partition has the left stream's rows first; the task merges them with those of the right one.
+        """
+        return in_partitions(rows, partitions, tasks, (STREAM, *RECORD), F.col(STREAM))
+
+
+Columns: TypeAlias = StreamColumns | JoinedColumns | TwoStreams
+
 RECORD = ("key", "value", "timestamp")
+
+
+def _numbered(records: DataFrame, name: str, number: int) -> DataFrame:
+    """Return the records with the number in a column of that name, and their order columns named after both."""
+    orders = (F.col(order).alias(f"{name}_{number}_{order}") for order in _orders(records))
+    return records.select(F.lit(number).cast("tinyint").alias(name), *RECORD, *orders)
 
 
 def in_partitions(records: DataFrame, partitions: int, tasks: int, columns: Sequence[str], *first: Column) -> DataFrame:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.runtime.stream.columns import JoinedColumns, StreamColumns
+from tidegate.runtime.stream.columns import Columns
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.driver import StreamDriver
 
@@ -55,7 +55,7 @@ class OperatorQuery(StreamingQuery):  # type: ignore[misc]
 
 
 def start_query(
-    rows: DataFrame, config: StreamConfig, columns: StreamColumns | JoinedColumns, trigger: Mapping[str, Any] | None
+    rows: DataFrame, config: StreamConfig, columns: Columns, trigger: Mapping[str, Any] | None
 ) -> OperatorQuery:
     """Claim the operator and start its query.
 

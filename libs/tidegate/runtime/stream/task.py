@@ -22,6 +22,7 @@ from tidegate.contracts.records import Records
 from tidegate.kernels.columns import records_of
 from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.publishing.encoding import Opened, Prepared
+from tidegate.runtime.stream.merging import STREAM, merge_order
 from tidegate.runtime.task.messages import (
     Attempt,
     PartitionFailure,
@@ -36,6 +37,7 @@ ANSWER = "answer binary"
 
 _BINARY = pa.large_binary()  # 32-bit positions end at 2 GiB
 _ROWS = pa.schema([("key", _BINARY), ("value", _BINARY), ("timestamp", pa.int64())])
+_ROWS_OF_STREAMS = _ROWS.append(pa.field(STREAM, pa.int8()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ def task_function(
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for partition, rows in by_partition(batches):
-            port = StreamPort(rows=rows, begin=begins[partition])
+            port = StreamPort(rows=in_order(rows), begin=begins[partition])
             refusal = _refusal(partition)
             answers = run_plans(attempt, [plans[partition]], port) if refusal is None else [refusal]
             yield from map(_packed, answers)
@@ -98,6 +100,19 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
     changes = np.flatnonzero(np.diff(partitions)) + 1
     for first, end in pairwise([0, *changes.tolist(), len(partitions)]):
         yield int(partitions[first]), batch.slice(first, end - first)
+
+
+def in_order(rows: pa.Table) -> pa.Table:
+    """Return the rows of a partition in the order of their offsets: those of two streams are merged by time.
+
+    The number of a row's stream is its `port` then.
+    """
+    if STREAM not in rows.column_names:
+        return rows
+    of_streams = rows.select(_ROWS_OF_STREAMS.names).cast(_ROWS_OF_STREAMS)
+    times = of_streams.column("timestamp").fill_null(NO_TIMESTAMP).to_numpy()
+    merged = of_streams.take(merge_order(of_streams.column(STREAM).to_numpy(), times))
+    return merged.rename_columns([*_ROWS.names, "port"])
 
 
 def records_from(rows: pa.Table, first_offset: int) -> Records:
