@@ -51,11 +51,11 @@ if TYPE_CHECKING:
     from tidegate.application.windows import hopping, session, tumbling, unlimited
     from tidegate.expressions.column import Column, col
     from tidegate.operators.deduplicate import DeduplicateConfig, DeduplicateRules
+    from tidegate.operators.options.user_functions import BatchFunction
     from tidegate.operators.stream_table_join import StreamTableJoinConfig, StreamTableJoinRules
     from tidegate.operators.suppression import SuppressionConfig, SuppressionRules
     from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
     from tidegate.operators.table_history.versioned_table import VersionedTable
-    from tidegate.operators.user_functions import BatchFunction
     from tidegate.operators.windowed_aggregation import WindowedAggregationConfig, WindowedAggregationRules
     from tidegate.window_store import WindowStore
 
@@ -143,7 +143,7 @@ _NAMES = {
         "timestamp",
         "uuid",
     ),
-    "tidegate.operators.user_functions": ("BatchFunction",),
+    "tidegate.operators.options.user_functions": ("BatchFunction",),
     "tidegate.expressions.column": ("Column", "col"),
     "tidegate.application.limits": ("max_bytes", "max_keys", "time_limit", "window_close"),
     "tidegate.application.streams": (

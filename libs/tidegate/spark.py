@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.application.frames.beginning import stream, table
+from tidegate.application.frames.joining import join_streams
 from tidegate.application.frames.query import Query
 from tidegate.contracts.config import OperatorRules, read
+from tidegate.contracts.errors import UserError
 from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark import views
 from tidegate.runtime.spark.asof import asof_join
@@ -19,7 +21,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
-__all__ = ["Query", "asof_join", "history_as_of", "register_views", "start", "stream", "table"]
+__all__ = [
+    "Query",
+    "asof_join",
+    "history_as_of",
+    "join_streams",
+    "register_format",
+    "register_views",
+    "start",
+    "stream",
+    "table",
+]
 
 
 def start(
@@ -53,6 +65,9 @@ def start(
     from tidegate.runtime.stream.columns import StreamColumns
     from tidegate.runtime.stream.query import start_query
 
+    if operator.streams > 1:
+        remedy = "write tidegate.spark.join_streams(left, right, ...).start(NAME, lake=...)"
+        raise UserError("the rules are those of a join of two streams", value=operator.kind, remedy=remedy)
     called = name or operator.kind
     raw = {
         "rules": operator,
@@ -64,6 +79,7 @@ def start(
         "keep_output": keep_output,
     }
     columns = StreamColumns(key=key, value=value, timestamp=timestamp, order_by=order_by)
+    columns.check(stream_df)
     return start_query(stream_df, read(StreamConfig, raw), columns, trigger)
 
 
@@ -87,3 +103,17 @@ def register_views(spark: Any, file: str | Path | Application, version: int | No
     return [
         view for name, each in operators for view in views.register(spark, application.lake / name, name, each, version)
     ]
+
+
+def register_format(spark: Any) -> None:
+    """Let the session read operator logs: `spark.read.format("tidegate").load("LAKE/OPERATOR")`; no file is needed.
+
+    Options: `view`, which is `emissions` (default), `late`, `rejected`, `state`, or of a table `history`; `step`, of a
+    pipeline; `batch`, as of which it is; `asOf`, of a history: what was valid at that time, in ms or ISO 8601.
+
+    Filters on partition, key and batch save reading; for that, Spark's setting
+    `spark.sql.python.filterPushdown.enabled` is set to true. The columns `key` and `value` have the operator's formats.
+    """
+    from tidegate.runtime.spark.data_source import register
+
+    register(spark)

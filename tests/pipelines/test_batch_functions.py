@@ -19,13 +19,13 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.flow import Flow, Sifted
 from tidegate.contracts.records import Records, Row
 from tidegate.contracts.values import schema_of
+from tidegate.operators.options.user_functions import BatchFunction
 from tidegate.operators.pipeline.config import FilterBy, FlatMap, Map, PipelineConfig, Stateful
 from tidegate.operators.pipeline.evaluated.calling import FunctionStep
 from tidegate.operators.pipeline.rules.steps import Called
 from tidegate.operators.pipeline.strategies import pipeline_configs
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import Advance, Flush, Partition
-from tidegate.operators.user_functions import BatchFunction
 from tidegate.testing import check_batch_function
 
 pytestmark = pytest.mark.fast

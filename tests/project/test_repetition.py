@@ -12,8 +12,13 @@ LIBRARY = Path(__file__).resolve().parents[2] / "libs" / "tidegate"
 
 MEANT = {
     ("application/aggregates.py", "application/aggregates.py"): "editors show a function for each aggregate",
-    ("operators/suppression/reference.py", "operators/table_history/reference.py"): (
-        "references share no rules, so that a mistake in one is not in all of them"
+    **dict.fromkeys(
+        (
+            ("operators/suppression/reference.py", "operators/table_history/reference.py"),
+            ("operators/stream_stream_join/reference.py", "operators/suppression/reference.py"),
+            ("operators/stream_stream_join/reference.py", "operators/table_history/reference.py"),
+        ),
+        "references share no rules, so that a mistake in one is not in all of them",
     ),
     ("operators/table_history/__init__.py", "operators/windowed_aggregation/__init__.py"): (
         "the entry of a kind lists its parts"

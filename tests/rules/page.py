@@ -12,8 +12,9 @@ PAGE = ROOT / "docs" / "reference" / "rules.md"
 _HEAD = """\
 # The rules by name
 
-[The protocol](../protocol.md) explains these rules; the page of [deduplicate](../operators/deduplicate.md) explains
-those of the last chapter. Each rule has a name, and a comment marks the statements that keep it:
+[The protocol](../protocol.md) explains these rules. The page of [deduplicate](../operators/deduplicate.md) has those of
+the chapter before the last, and [decision 67](../decisions/0067-a-record-is-joined-or-leaves-alone-never-both.md)
+those of the last one. Each rule has a name, and a comment marks the statements that keep it:
 `grep -rn "rule: one-clock" libs` finds them. `make rules` removes each rule from the source in turn, and requires that
 one of its tests fails. This page is written by `python -m tests.rules.page`.
 """

@@ -12,7 +12,7 @@ from tests.rules.tags import Place
 
 
 class Chapter(Enum):
-    """Where the protocol has the rule; the last one is an operator, whose page has it."""
+    """Where the protocol has the rule; the last two are operators, whose pages have them."""
 
     COMMIT = "What a commit contains"
     START = "Start of a driver"
@@ -31,6 +31,7 @@ class Chapter(Enum):
     TABLES = "Tables that are read"
     KEYS = "Keys of windows"
     DEDUPLICATE = "Deduplicate"
+    STREAM_STREAM_JOIN = "Stream-stream join"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,10 +78,11 @@ def test_the_page_of_the_rules_is_written_from_the_inventory() -> None:
     assert page.PAGE.read_text() == page.text(), "write it with python -m tests.rules.page"
 
 
-def test_the_rules_of_deduplicate_are_named_by_its_readme() -> None:
-    readme = (ROOT / SOURCE / "operators/deduplicate/README.md").read_text()
+@pytest.mark.parametrize("chapter", [Chapter.DEDUPLICATE, Chapter.STREAM_STREAM_JOIN])
+def test_the_rules_of_an_operator_are_named_by_its_readme(chapter: Chapter) -> None:
+    readme = (ROOT / SOURCE / "operators" / chapter.name.lower() / "README.md").read_text()
     named = re.findall(r"\[`([a-z-]+)`\]", readme)
-    assert sorted(named) == sorted(rule.slug for rule in RULES if rule.chapter is Chapter.DEDUPLICATE)
+    assert sorted(named) == sorted(rule.slug for rule in RULES if rule.chapter is chapter)
 
 
 EXAMPLE = """\

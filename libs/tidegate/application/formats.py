@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidegate.contracts.values import Primitive
-    from tidegate.operators.user_functions import BatchFunction
+    from tidegate.operators.options.user_functions import BatchFunction
 
 Fields: TypeAlias = "Mapping[str, Any] | type"
 """The fields of JSON objects: `{"delay": "int64"}`, or a dataclass."""
@@ -203,7 +203,7 @@ def batch_function(
     it makes of a row must depend on that row alone. Raise UserError if `emits` does not name fields.
     """
     from tidegate.contracts.values import schema_of
-    from tidegate.operators.user_functions import BatchFunction
+    from tidegate.operators.options.user_functions import BatchFunction
 
     written = None if emits is None else known_fields(emits)
     for fault in faults_in(written):

@@ -35,7 +35,7 @@ from tidegate.expressions.column import Column
 if TYPE_CHECKING:
     from tidegate.application.frames.query import Query
     from tidegate.contracts.config import OperatorRules
-    from tidegate.operators.user_functions import BatchFunction
+    from tidegate.operators.options.user_functions import BatchFunction
 
 _ENDS = ("to", "keep", "start")
 """Methods that end a chain: an operator has them."""
@@ -344,8 +344,8 @@ class Source(Value, Generic[Results]):
             "table": option_of(
                 table,
                 Table,
-                lambda each: self.definitions.joined(each.definition),
-                "pass a table: app.table(TOPIC, history=...)",
+                lambda each: self.definitions.joined(each.definition, each.definitions),
+                self.definitions.a_table,
             ),
             "join": how,
             "grace": grace,

@@ -279,6 +279,8 @@ class OperatorRules(Config):
 
     live: ClassVar[frozenset[str]] = frozenset()
     """Options of this kind that may change while the operator holds records, unless `incompatibilities` objects."""
+    streams: ClassVar[int] = 1
+    """The number of streams that an operator of this kind reads, tables aside."""
 
     kind: str
     """Kind of operator."""
@@ -305,6 +307,11 @@ class OperatorRules(Config):
     def reads(self) -> TableRead | None:
         """Return the table that this operator reads, or None."""
         return None
+
+    @property
+    def operators(self) -> Mapping[str, OperatorRules]:
+        """Return the rules of the steps that hold state, by name; of an operator that is no pipeline none."""
+        return {}
 
     def results(self, values: Values, emits: pa.Schema | None) -> Values:
         """Return what is known of the results' values if the input has these: the same, unless the kind makes others.

@@ -132,7 +132,7 @@ class Flow:
     @classmethod
     def of_input(cls, rows: Records) -> Flow:
         """Return the records of the input as a flow: each is its own source."""
-        return cls(rows=rows, source=rows.offset)
+        return cls(rows=rows, source=rows.offset, port=rows.port)
 
     @property
     def is_record(self) -> npt.NDArray[np.bool_]:

@@ -158,6 +158,10 @@ class TableReader(OperatorState, Protocol):
         """
         ...
 
+    def needs(self) -> int:
+        """Return the earliest event time for which it may still look up a version."""
+        ...
+
 
 @runtime_checkable
 class HoldsAnyAge(OperatorState, Protocol):

@@ -15,9 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
+Int8s = npt.NDArray[np.int8]
 Bytes = npt.NDArray[np.uint8]
 
 NULL_LENGTH = -1
+
+STREAM_PORT, TABLE_PORT = range(2)
+"""The inputs of an operator that joins two: the rows of a stream, and those of the table that it is joined with."""
 
 
 UNREADABLE_BATCH = "unreadable record batch"
@@ -45,7 +49,7 @@ _COLUMNS = (
 class Row(NamedTuple):
     """One record as Python objects: for tests, drivers and the command line, never for the hot path.
 
-    `time_only`: the row is no record, it only passes its time on.
+    `time_only`: the row is no record, it only passes its time on. `port`: the input that it is of.
     """
 
     key: bytes | None
@@ -54,6 +58,7 @@ class Row(NamedTuple):
     offset: int
     headers: bytes = b""
     time_only: bool = False
+    port: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -65,6 +70,9 @@ class Records:
 
     `time_only`: True for rows that only pass their time on, which are time marks and rows that a filter dropped. None:
     there are none. `window`: the start and end of each row's window, if rows come from a step whose keys have windows.
+
+    `port`: the input that each row is of, if there are several: STREAM_PORT or TABLE_PORT, or the number of a stream.
+    None: all are of the first one. Rows of several inputs are in the order in which they are processed.
     """
 
     data: Bytes
@@ -79,6 +87,7 @@ class Records:
     unreadable: npt.NDArray[np.int8] | None = None
     time_only: npt.NDArray[np.bool_] | None = None
     window: tuple[Int64s, Int64s] | None = None
+    port: Int8s | None = None
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -105,6 +114,7 @@ class Records:
             headers_start=positions[4],
             headers_length=positions[5],
             time_only=np.array([row.time_only for row in listed]) if any(row.time_only for row in listed) else None,
+            port=np.array([row.port for row in listed], np.int8) if any(row.port for row in listed) else None,
         )
 
     def rows(self) -> list[Row]:
@@ -127,6 +137,7 @@ class Records:
             unreadable=None if self.unreadable is None else self.unreadable[cut],
             time_only=None if self.time_only is None else self.time_only[cut],
             window=None if self.window is None else (self.window[0][cut], self.window[1][cut]),
+            port=None if self.port is None else self.port[cut],
         )
 
     def take(self, chosen: npt.NDArray[Any]) -> Records:
@@ -138,6 +149,7 @@ class Records:
             unreadable=None if self.unreadable is None else self.unreadable[chosen],
             time_only=None if self.time_only is None else self.time_only[chosen],
             window=None if self.window is None else (self.window[0][chosen], self.window[1][chosen]),
+            port=None if self.port is None else self.port[chosen],
         )
 
     def raised(self, by: int) -> Records:
@@ -152,6 +164,7 @@ class Records:
             offset=int(self.offset[index]),
             headers=self._bytes(self.headers_start[index], self.headers_length[index]) or b"",
             time_only=self.time_only is not None and bool(self.time_only[index]),
+            port=0 if self.port is None else int(self.port[index]),
         )
 
     def _bytes(self, start: int, length: int) -> bytes | None:

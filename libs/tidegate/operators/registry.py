@@ -19,18 +19,25 @@ _NAMES = (
     "deduplicate",
     "pipeline",
 )
+_WITHOUT_SERVICE = ("stream_stream_join",)
+"""Kinds whose state is built and tested, and which no service can run yet."""
 
 
 def kinds() -> tuple[str, ...]:
-    """Return the names of all kinds of operators."""
+    """Return the names of all kinds of operators that a service can run."""
     return _NAMES
+
+
+def built_kinds() -> tuple[str, ...]:
+    """Return the names of all kinds of operators, also of those that no service can run yet."""
+    return _NAMES + _WITHOUT_SERVICE
 
 
 @cache
 def kind_of(name: str) -> Kind:
     """Return the entry of a kind. Raise UserError if there is no such kind."""
-    if name not in _NAMES:
-        raise UserError(f"there is no operator of kind {name}", value=name, remedy=f"kinds: {', '.join(_NAMES)}")
+    if name not in built_kinds():
+        raise _unknown(name)
     found = import_module(f"{__package__}.{name}").KIND
     assert isinstance(found, Kind)
     return found
@@ -51,10 +58,16 @@ def test_part(name: str, part: str) -> Any:
 
 
 def config_type(name: str) -> type[OperatorConfig]:
-    """Return the configuration type of a kind. Raise UserError if there is no such kind."""
+    """Return the configuration type of a kind that a service can run. Raise UserError if there is no such kind."""
+    if name not in _NAMES:
+        raise _unknown(name)
     return kind_of(name).config
 
 
 def operator_for(config: OperatorRules) -> Operator:
     """Return the operator that the configuration describes. Raise UserError if there is no such kind."""
     return kind_of(config.kind).operator(config)
+
+
+def _unknown(name: str) -> UserError:
+    return UserError(f"there is no operator of kind {name}", value=name, remedy=f"kinds: {', '.join(_NAMES)}")

@@ -23,6 +23,7 @@ from tidegate.kernels.memory.arena import Arena
 from tidegate.kernels.memory.slots import SlotPool
 from tidegate.kernels.payloads import FlatRecords, Payloads, record_length, repack
 from tidegate.kernels.time_buffer import TimeBuffer
+from tidegate.operators.keys import key_kind_error
 
 State = TypeVar("State")
 
@@ -71,6 +72,19 @@ class Shell(Generic[State]):
         self.numbers[self._header.opened] = 1
         self.stream_time = NO_STREAM_TIME
         return True
+
+    def initialize_keyed(self, windowed_at: int, windowed: bool) -> bool:
+        """Initialize a new storage for keys of that kind; return True if it was new.
+
+        Raise UserError if those in an old one are of the other kind. `windowed_at`: the place in `numbers` that says
+        whether keys have windows.
+        """
+        is_new = self.initialize()
+        if is_new:
+            self.numbers[windowed_at] = windowed
+        if self.numbers[windowed_at] != windowed:
+            raise key_kind_error()
+        return is_new
 
     @property
     def stream_time(self) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.operators.options.user_functions import BatchFunction
 from tidegate.operators.pipeline.evaluated.checked_function import CheckedFunction
 from tidegate.operators.pipeline.rules.steps import ROW, Call
-from tidegate.operators.user_functions import BatchFunction
 
 
 def check_batch_function(function: BatchFunction, rows: pa.RecordBatch, *, may_fail: bool = False) -> None:

@@ -11,6 +11,7 @@ from tests.rules.inventory import (
     local_state,
     mark,
     start,
+    stream_stream_join,
     tables,
     times,
     transactions,
@@ -34,4 +35,5 @@ RULES = (
     *tables.RULES,
     *keys.RULES,
     *deduplicate.RULES,
+    *stream_stream_join.RULES,
 )

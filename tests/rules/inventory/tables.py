@@ -216,6 +216,37 @@ RULES = (
         removals=(deleted(),),
     ),
     Rule(
+        slug="table-before-stream",
+        name="in a query over a stream and its table a batch takes the table's rows first",
+        chapter=Chapter.TABLES,
+        tests=tests("runtime/stream/test_joined_streams", "within_a_batch_the_rows_of_the_table_come_first"),
+        removals=(dropped("F.desc('port')"),),
+    ),
+    Rule(
+        slug="own-table-keeps-versions",
+        name="a table in the pipeline of its join keeps what the join may still look up",
+        chapter=Chapter.TABLES,
+        tests=tests("pipelines/test_own_tables", "the_table_keeps_versions_while_the_stream_is_behind"),
+        removals=(replaced("self._needs()", "ALWAYS"),),
+    ),
+    Rule(
+        slug="own-table-gate",
+        name="a join with a table in its pipeline releases records up to the table's time less the grace",
+        chapter=Chapter.TABLES,
+        tests=tests(
+            "pipelines/test_own_tables",
+            "a_record_waits_for_the_table_and_leaves_in_a_batch_that_has_rows_of_the_table_alone",
+        ),
+        removals=(replaced("table.stream_time - own.grace", "ALWAYS"),),
+    ),
+    Rule(
+        slug="own-table-floor",
+        name="on a DataFrame versions that a table has dropped stay unknown, whatever its history is now",
+        chapter=Chapter.TABLES,
+        tests=tests("runtime/stream/test_decisions", "a_plan_has_the_floor_of_the_log"),
+        removals=(value("{partition: None for partition in floors}"),),
+    ),
+    Rule(
         slug="windows-looked-up-plain",
         name="behind windows a table without windows is looked up by the plain key",
         chapter=Chapter.TABLES,

@@ -9,6 +9,8 @@ import pytest
 from tests.metadata import described
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import StateError
+from tidegate.contracts.event_time import ALWAYS
+from tidegate.runtime.batch_loop.planning import PlanBasis, plan_stream
 from tidegate.runtime.stream.decisions import (
     BatchDecision,
     check_same_input,
@@ -16,6 +18,7 @@ from tidegate.runtime.stream.decisions import (
     decide_batch,
     first_meta,
 )
+from tidegate.runtime.task.messages import Hold
 
 pytestmark = pytest.mark.fast
 
@@ -80,3 +83,8 @@ def test_the_log_of_a_topic_is_refused():
 def test_the_fields_of_a_query_survive_the_log():
     meta = described(WRITTEN, query_offset={0: 5, 1: 0, 2: 9})
     assert BatchMeta.from_json(meta.to_json()) == meta
+
+
+def test_a_plan_has_the_floor_of_the_log():
+    plans = plan_stream(PlanBasis(described(FRESH, floor={1: 70}), {}, {}))
+    assert [plans[partition].hold for partition in range(3)] == [None, Hold(70, ALWAYS), None]

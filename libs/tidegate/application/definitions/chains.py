@@ -184,8 +184,11 @@ class Definitions:
                 yield first.newest.without_output()
             yield from (other.newest.defined_twice(first.newest) for other in others)
 
-    def joined(self, table: Definition) -> Any:
-        """Return the option of a join that names its table."""
+    a_table = "pass a table: app.table(TOPIC, history=...)"
+    """What to write if a join is given something else than a table."""
+
+    def joined(self, table: Definition, source: Definitions) -> Any:
+        """Return the option of a join that names its table. `source`: what the table was defined in."""
         return table.name
 
     def start(self, definition: Definition, name: str, options: Mapping[str, Any]) -> Any:

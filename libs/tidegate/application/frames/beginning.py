@@ -40,7 +40,8 @@ def stream(
     options = {"max_ahead": max_ahead, "rewind_window": rewind_window}
     types = {} if time is None else {"time": time}
     columns = {"key": key, "value": _whole(value), "timestamp": timestamp, "order_by": order_by}
-    return Stream(*_begun(df, ".stream", options, types, **columns))
+    definition, source, _ = _begun(df, ".stream", options, types, **columns)
+    return Stream(definition, source)
 
 
 def table(
@@ -54,10 +55,15 @@ def table(
     versions: Literal["latest"] | None = None,
     max_ahead: Duration | None = None,
     rewind_window: Duration | None = None,
+    name: str = "table",
 ) -> Table:
     """Return a table of the rows of a streaming DataFrame: every version of every key for the `history` (KIP-889).
 
-    `versions="latest"`: keep the latest values alone, instead of a history. The other options are those of `stream`.
+    `versions="latest"`: keep the latest values alone, instead of a history. `name`: under which a join with it has its
+    views, and expressions behind the join its value. The other options are those of `stream`.
+
+    A row with a null value ends the key's version. In a change data feed of Delta (a column `_change_type`) deletes do
+    that, and rows as they were before an update are left out.
     """
     options = {
         "kind": "table_history",
@@ -67,7 +73,10 @@ def table(
         "rewind_window": rewind_window,
     }
     columns = {"key": key, "value": _whole(value), "timestamp": timestamp, "order_by": order_by}
-    return Table(*_begun(df, ".table", options, {}, **columns))
+    if CHANGE in df.columns:
+        df, columns["value"] = df.where(f"{CHANGE} <> 'update_preimage'"), _undeleted(df, value)
+    definition, source, fields = _begun(df, ".table", options, {}, name, **columns)
+    return Table(definition, source, fields)
 
 
 def _whole(value: Column | str | None) -> Column | str:
@@ -77,10 +86,23 @@ def _whole(value: Column | str | None) -> Column | str:
     return F.struct("*") if value is None else value
 
 
+CHANGE = "_change_type"
+"""The column in which a change data feed of Delta says what became of a row; others of the feed begin with _commit."""
+
+
+def _undeleted(df: DataFrame, value: Column | str | None) -> Column:
+    """Return the value's column, by default all columns of the table in a struct; null for a deleted row."""
+    from pyspark.sql import functions as F
+
+    own = [name for name in df.columns if name != CHANGE and not name.startswith("_commit_")]
+    kept = F.struct(*own) if value is None else F.col(value) if isinstance(value, str) else value
+    return F.when(F.col(CHANGE) != "delete", kept)
+
+
 def _begun(
-    df: DataFrame, verb: str, options: dict[str, Any], types: dict[str, Any], **given: Any
-) -> tuple[Definition, FrameSource]:
-    """Return the definition that begins with the DataFrame, and its source."""
+    df: DataFrame, verb: str, options: dict[str, Any], types: dict[str, Any], name: str = "", **given: Any
+) -> tuple[Definition, FrameSource, dict[str, Any] | None]:
+    """Return the definition that begins with the DataFrame, its source, and the fields of its values if known."""
     from tidegate.runtime.stream.columns import StreamColumns
 
     columns = StreamColumns(**given)
@@ -91,7 +113,8 @@ def _begun(
     definition = Definition("").after(verb, place, {**options, **formats}, faults)
     placed = [replace(problem, where=f"{place} {verb}(), {problem.where}") for problem in problems]
     definition = replace(definition, types={**types, **of_steps}, problems=(*definition.problems, *placed))
-    return definition, FrameSource(df, columns, knows_values="value" in found)
+    fields = fields_of(found["value"]) if of_steps.get("value") not in (None, "string") else None
+    return definition, FrameSource(df, columns, knows_values="value" in found, name=name), fields
 
 
 def _formats(key: DataType | None, value: DataType | None) -> tuple[dict[str, str], dict[str, Any]]:

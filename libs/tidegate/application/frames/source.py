@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from tidegate.application.definitions.chains import Definitions, unread
 from tidegate.application.definitions.definition import Definition
@@ -20,18 +20,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.application.frames.query import Query
-    from tidegate.runtime.stream.columns import StreamColumns
+    from tidegate.runtime.stream.columns import Columns, StreamColumns
     from tidegate.runtime.stream.config import StreamConfig
 
 _running: dict[str, Query] = {}
 
 
 class FrameSource(Definitions):
-    """A streaming DataFrame, from which one operator grows. `knows_values`: whether the type of its values is known."""
+    """A streaming DataFrame, from which one operator grows, or which another one is joined with.
 
-    def __init__(self, df: DataFrame, columns: StreamColumns, *, knows_values: bool) -> None:
+    `knows_values`: whether the type of its values is known. `name`: that of a table among the steps of a join.
+    """
+
+    a_table = "pass a table: tidegate.spark.table(df, key=..., timestamp=..., order_by=..., history=...)"
+
+    def __init__(self, df: DataFrame, columns: StreamColumns, *, knows_values: bool, name: str = "") -> None:
         super().__init__()
+        self.name = name
         self._df, self._columns, self._knows_values = df, columns, knows_values
+        self._tables: dict[str, _Table] = {}
 
     def add(self, operator: Definition) -> NoReturn:
         """Raise UserError: results of a DataFrame's operator stay in the lake, and a query has one output."""
@@ -42,14 +49,16 @@ class FrameSource(Definitions):
         remedy = "write .start(NAME, lake=...), and write its .emissions() to any sink of Spark"
         raise UserError("an operator on a DataFrame writes to no topic", value=call, remedy=remedy)
 
-    def joined(self, table: Definition) -> Unusable:
-        """Return the problem that one DataFrame's stream cannot be joined with a table."""
-        cause = "a query on a DataFrame has one operator and one input, and a join has two"
-        remedy = (
-            "join between topics, app.stream(TOPIC, name=...).join(app.table(TOPIC, history=...), how=...), "
-            "or without waiting for late versions: tidegate.spark.asof_join"
-        )
-        return Unusable(Fault(str(table.calls[0]), cause, remedy))
+    def joined(self, table: Definition, source: Definitions) -> Any:
+        """Return the name of the table, whose rows become those of the query, too; Unusable if it has no DataFrame."""
+        shown = str(table.calls[0])
+        if not isinstance(source, FrameSource):
+            return Unusable(Fault(shown, "the table is that of a topic, and the stream is a DataFrame", self.a_table))
+        known = self._tables.setdefault(source.name, _Table(table, source))
+        if known.source is not source:
+            remedy = "give one of them another name: tidegate.spark.table(..., name=...)"
+            return Unusable(Fault(shown, f"another table is joined under the name {source.name}", remedy))
+        return source.name
 
     def start(self, definition: Definition, name: str, options: Mapping[str, Any]) -> Query:
         """Start the operator under the name. A query of that name and lake that this process runs is stopped first."""
@@ -62,11 +71,12 @@ class FrameSource(Definitions):
             definition = definition.after(".start", place, {}, faults)
         given = {each: _taken(each, value) for each, value in {"name": name, **options}.items() if value is not None}
         config = self._configuration(definition, place, given)
+        rows, columns = self._rows(config)
         if (before := _running.pop(str(config.log), None)) is not None and before.is_running:
             before.stop()
         let_workers_import(place.folder)
         share_python_path()
-        started = start_query(self._df, config, self._columns, given.get("trigger"))
+        started = start_query(rows, config, columns, given.get("trigger"))
         query = _running[str(config.log)] = Query(self._df.sparkSession, started, config)
         return query
 
@@ -75,7 +85,8 @@ class FrameSource(Definitions):
         from tidegate.operators.registry import kind_of
         from tidegate.runtime.stream.config import StreamConfig
 
-        written, problems, rules = definition.as_yaml(), list(definition.problems), None
+        written, problems, rules = self._written(definition), list(definition.problems), None
+        problems += [problem for table in self._tables_of(definition) for problem in table.definition.problems]
         try:
             rules = read(kind_of(written["kind"]).rules, written)
         except ConfigurationError as error:
@@ -97,11 +108,64 @@ class FrameSource(Definitions):
             raise ConfigurationError(problems)
         return config
 
+    def _written(self, definition: Definition) -> dict[str, Any]:
+        """Return the operator as a file would have it; with a join it is a pipeline that has the table, too."""
+        for table in self._tables_of(definition):
+            own = {"name": table.source.name, **table.definition.as_yaml()}
+            return {**definition.as_pipeline().as_yaml(), "table": own}
+        return definition.as_yaml()
+
+    def _tables_of(self, definition: Definition) -> list[_Table]:
+        """Return the tables that steps of the chain join: none or one, or the configuration has a problem."""
+        steps = definition.steps or (definition.options,)
+        return [self._tables[step["table"]] for step in steps if step.get("table") in self._tables]
+
+    def _rows(self, config: StreamConfig) -> tuple[DataFrame, Columns]:
+        """Return the DataFrame of the query, and its columns: those of the stream, or of the stream and its table."""
+        from tidegate.runtime.stream.columns import JoinedColumns
+
+        joined = [source for name, (_, source) in self._tables.items() if name in config.rules.operators]
+        if not joined:
+            return self._df, self._columns
+        columns = JoinedColumns(stream=self._columns, table=joined[0]._columns)
+        return columns.united(self._df, joined[0]._df), columns
+
     def _placed(self, definition: Definition, problems: tuple[Problem, ...]) -> Iterator[Problem]:
         """Yield the problems with the places of their calls; none that may follow from values of unknown type."""
-        if self._knows_values:
-            yield from filter(None, map(definition.placed, problems))
+        tables = self._tables_of(definition)
+        for problem in problems:
+            if tables and problem.where.startswith(_OF_TABLE):
+                placed = tables[0].definition.placed(replace(problem, where=problem.where.removeprefix(_OF_TABLE)))
+            else:
+                placed = definition.placed(problem) if self._knows_values else None
+            if placed is not None:
+                yield placed
 
+
+class TwoFrames(FrameSource):
+    """Two streaming DataFrames whose records are joined."""
+
+    def __init__(self, left: FrameSource, right: FrameSource) -> None:
+        super().__init__(left._df, left._columns, knows_values=left._knows_values and right._knows_values)
+        self._right = right
+
+    def _rows(self, config: StreamConfig) -> tuple[DataFrame, Columns]:
+        """Return the DataFrame of the query, with the rows of both, and its columns."""
+        from tidegate.runtime.stream.columns import TwoStreams
+
+        columns = TwoStreams(left=self._columns, right=self._right._columns)
+        return columns.united(self._df, self._right._df), columns
+
+
+class _Table(NamedTuple):
+    """A table that the stream is joined with: its definition, and its DataFrame."""
+
+    definition: Definition
+    source: FrameSource
+
+
+_OF_TABLE = "table."
+"""How the place of a problem begins that a pipeline's own table has."""
 
 _FOLDER = ((str, Path), "name a folder as text, or pass a Path")
 _TYPES: dict[str, tuple[Any, str]] = {

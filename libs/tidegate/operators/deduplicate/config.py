@@ -21,7 +21,7 @@ from tidegate.contracts.config import (
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Values
-from tidegate.operators.bounds import StrictBuffer
+from tidegate.operators.options.bounds import StrictBuffer
 
 FOREVER = "forever"
 Within = Annotated[Keep, PlainSerializer(lambda ms: ms if ms == FOREVER else f"{ms}ms", when_used="json")]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tidegate.contracts.batch_metadata import Counts
 from tidegate.operators import late_and_rejected
-from tidegate.operators.bounds import sizes
 from tidegate.operators.deduplicate import step
 from tidegate.operators.deduplicate.config import DeduplicateRules
+from tidegate.operators.options.bounds import sizes
 
 
 def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:

@@ -23,7 +23,7 @@ from tidegate.operators.deduplicate import measures, tables
 from tidegate.operators.deduplicate import step as kernel
 from tidegate.operators.deduplicate.config import FOREVER, DeduplicateRules
 from tidegate.operators.deduplicate.integrity import find_damage
-from tidegate.operators.keys import key_kind_error, keys_of
+from tidegate.operators.keys import keys_of
 from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
 
 _FINDING = np.dtype(
@@ -102,10 +102,7 @@ class DeduplicateState:
         self._rules = rules_of(config)
         self._keys = keys_of(config)
         self._shell = Shell(storage, Header(kernel.T, kernel.OPENED), state_of)
-        if self._shell.initialize():
-            self._shell.numbers[kernel.WINDOWED] = config.windowed
-        if self._shell.numbers[kernel.WINDOWED] != config.windowed:
-            raise key_kind_error()
+        self._shell.initialize_keyed(kernel.WINDOWED, config.windowed)
 
     @property
     def stream_time(self) -> int:

@@ -6,18 +6,22 @@ values in another format, is one by itself.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from tidegate.contracts.config import TableRead
 from tidegate.contracts.flow import Stateless
 from tidegate.contracts.operator import Operator
+from tidegate.contracts.records import STREAM_PORT, TABLE_PORT
 from tidegate.operators.pipeline.config import Encode, FilterBy, FlatMap, Map, PipelineRules, Stateful
 from tidegate.operators.pipeline.evaluated.calling import FunctionStep
 from tidegate.operators.pipeline.evaluated.compiling import compiled
 from tidegate.operators.pipeline.evaluated.encoding import encoding
 from tidegate.operators.pipeline.operator import Pipeline
-from tidegate.operators.pipeline.passage.stateless import merging
+from tidegate.operators.pipeline.passage.stateless import merging, of_port
 from tidegate.operators.pipeline.rules.graph import Graph, Node
 from tidegate.operators.pipeline.rules.places import Place
 from tidegate.operators.pipeline.rules.steps import Evaluated
-from tidegate.operators.pipeline.steps import Step
+from tidegate.operators.pipeline.steps import INPUT, OwnTable, Step
 from tidegate.operators.registry import operator_for
 
 
@@ -29,7 +33,7 @@ def pipeline_of(rules: PipelineRules) -> Pipeline:
 def steps_of(rules: PipelineRules) -> tuple[Step, ...]:
     """Return the steps of the pipeline, each behind those that it reads."""
     holds, places, passes_time = rules.holds(), rules.places(), rules.time == "pipeline"
-    return tuple(
+    steps = tuple(
         Step(
             name=node.name,
             does=_does(node, places[node.at]),
@@ -41,6 +45,25 @@ def steps_of(rules: PipelineRules) -> tuple[Step, ...]:
         )
         for node in Graph(rules.steps).nodes()
     )
+    return steps if rules.table is None else _with_table(rules.table, steps, rules)
+
+
+def _with_table(table: Stateful, steps: tuple[Step, ...], rules: PipelineRules) -> tuple[Step, ...]:
+    """Return the steps behind the two inputs of the pipeline: its table, and the steps, which read the stream."""
+    stream, rows = f"{INPUT}:stream", f"{INPUT}:{table.name}"
+    inputs = (
+        Step(name=stream, does=of_port(STREAM_PORT), reads=(INPUT,)),
+        Step(name=rows, does=of_port(TABLE_PORT), reads=(INPUT,)),
+        Step(name=table.name, does=operator_for(table.rules), reads=(rows,)),
+    )
+    joins = {name: each.reads() for name, each in rules.operators.items()}
+    return (*inputs, *(_behind(stream, step, joins.get(step.name)) for step in steps))
+
+
+def _behind(stream: str, step: Step, joins: TableRead | None) -> Step:
+    """Return the step where the rows of the stream are the input; a join looks up in the table of the pipeline."""
+    reads = tuple(stream if name == INPUT else name for name in step.reads)
+    return replace(step, reads=reads, table=None if joins is None else OwnTable(joins.table, joins.grace))
 
 
 def _does(node: Node, place: Place) -> Operator | Stateless:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
 from tidegate.contracts.config import (
     AddedWindows,
@@ -28,7 +29,7 @@ from tidegate.contracts.config import (
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Primitive
-from tidegate.operators.pipeline.rules import sinks
+from tidegate.operators.pipeline.rules import own_table, sinks
 from tidegate.operators.pipeline.rules.changes import Chain, changes_of_results, changes_of_steps, is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import Place, as_config
@@ -78,6 +79,8 @@ def _read_steps(raw: Any, info: ValidationInfo) -> tuple[StepRules, ...]:
     }
     reading = Reading(_start(known), shared, {known[role]: said for role, said in _ROLES.items() if known.get(role)})
     reading.read(raw)
+    if (table := known.get("table")) is not None:
+        own_table.check(table, reading.steps, reading.places)
     return tuple(reading.steps)
 
 
@@ -107,6 +110,12 @@ Steps = Annotated[
 ]
 
 
+OwnTable = Annotated[
+    Stateful | None,
+    PlainValidator(own_table.read, json_schema_input_type=Stateful | None),
+]
+
+
 class PipelineRules(KeyRules):
     """The rules of a pipeline: steps that pass rows to each other, with one log, one commit and one state."""
 
@@ -123,6 +132,8 @@ class PipelineRules(KeyRules):
     time: Literal["pipeline", "records"] = "pipeline"
     """What moves the time of a step: rows and the time of the steps before it, or with `records`, as in Kafka Streams,
     the rows that arrive at it alone."""
+    table: SkipJsonSchema[OwnTable] = None
+    """The table whose rows are in the input, too, on DataFrames; a step joins the stream with it. Default: none is."""
     steps: Steps
     """The steps, in order: `{name: NAME, kind: KIND, ...}` with the options of that kind; `{filter: SQL}`, `{require:
     SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`, `{encode: FORMAT}`, `{to: TOPIC}`;
@@ -151,8 +162,8 @@ class PipelineRules(KeyRules):
 
     @property
     def operators(self) -> Mapping[str, OperatorRules]:
-        """Return the rules of the steps that hold state, by name, each complete."""
-        return {step.name: step.rules for step in self.steps if isinstance(step, Stateful)}
+        """Return the rules of the steps that hold state, by name, each complete; those of a table of its own first."""
+        return {step.name: step.rules for step in (self.table, *self.steps) if isinstance(step, Stateful)}
 
     def places(self) -> tuple[Place, ...]:
         """Return the place before each step, and the one behind the last."""
@@ -166,11 +177,11 @@ class PipelineRules(KeyRules):
     def hold(self, length: int | None) -> int | None:
         """Return the sum of the steps' holds; None if one of them passes no marks on."""
         holds = [hold for hold in self.holds().values() if hold is not None]
-        return sum(holds) if len(holds) == len(self.operators) else None
+        return sum(holds) if len(holds) == len(self.holds()) else None
 
     def closed_kept_for_ms(self) -> int | None:
         """Return for how long the first step that holds state knows closed windows, ms; None if it has none."""
-        return next(iter(self.operators.values())).closed_kept_for_ms()
+        return next(step.rules for step in self.steps if isinstance(step, Stateful)).closed_kept_for_ms()
 
     def part_changes(
         self, before: OperatorRules, known: int = MAX_TIMESTAMP, held: Held = holds_nothing
@@ -193,9 +204,10 @@ class PipelineRules(KeyRules):
         }
 
     def reads(self) -> TableRead | None:
-        """Return the table that one of the steps reads, or None; a step behind others that hold state is named."""
+        """Return the table of another operator that one of the steps reads, or None; a step behind others that hold
+        state is named."""
         for name, rules in self.operators.items():
-            if (read := rules.reads()) is not None:
+            if self.table is None and (read := rules.reads()) is not None:
                 before = Graph(self.steps).stateful_before(name)
                 return read._replace(step=name) if before else read
         return None
@@ -206,6 +218,15 @@ class PipelineConfig(PipelineRules, OperatorConfig):
 
     output_windows: OutputWindows = "headers"
     """How results name their windows: in `headers`, or with `kafka` in the key, in Kafka's format."""
+
+    @field_validator("table")
+    @classmethod
+    def _has_one_input(cls, table: Stateful | None) -> Stateful | None:
+        if table is not None:
+            raise InvalidValue(
+                "the input has the records of a stream alone", "write the table as an operator of its own"
+            )
+        return table
 
     @field_validator("output_windows")
     @classmethod

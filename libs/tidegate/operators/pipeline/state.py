@@ -12,9 +12,17 @@ from typing import Any, cast
 import pyarrow as pa
 
 from tidegate.contracts.errors import BufferFull
-from tidegate.contracts.event_time import ALWAYS
+from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.flow import Flow
-from tidegate.contracts.operator import HoldsAnyAge, Operator, OperatorState, StepResult, Storage, TableReader
+from tidegate.contracts.operator import (
+    HoldsAnyAge,
+    Operator,
+    OperatorState,
+    ReadTable,
+    StepResult,
+    Storage,
+    TableReader,
+)
 from tidegate.contracts.records import Records
 from tidegate.operators.pipeline.passage.results import NO_SOURCE, changes_of, rows_of, tagged
 from tidegate.operators.pipeline.passage.shape import Shape
@@ -40,6 +48,8 @@ class PipelineState:
         self._states: dict[str, OperatorState] = {}
         self._open_all()
         self._reader = next((name for name, state in self._states.items() if hasattr(state, "read_table")), None)
+        self._own_table = next((step.table for step in steps if step.table is not None), None)
+        self._floor = NEVER
 
     @property
     def stream_time(self) -> int:
@@ -57,6 +67,11 @@ class PipelineState:
         assert self._reader is not None, "no step reads a table"
         self._table = table, open_until
         cast(TableReader, self._opened()[self._reader]).read_table(table, open_until)
+
+    def hold(self, floor: int, needs: int) -> None:
+        """Take `floor` as the time before which versions of the pipeline's own table are gone; the join says what it
+        needs."""
+        self._floor = floor
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Pass the records through all steps.
@@ -120,11 +135,7 @@ class PipelineState:
         """Return the result with the time of the step that reads a table, and the needs of the steps before it."""
         if self._reader is None:
             return result
-        states, before = self._opened(), self._shape.operators_before(self._reader)
-        # rule: lease-covers-steps-before
-        to_come = [_earliest_result(states[step.name], step.hold or 0) for step in self._steps if step.name in before]
-        needs = min([*to_come, *([] if result.needs is None else [result.needs])], default=None)
-        return replace(result, needs=needs, reader_time=states[self._reader].stream_time)
+        return replace(result, needs=self._needs(), reader_time=self._opened()[self._reader].stream_time)
 
     def _pass_through(self, batch: Batch) -> Stopped | None:
         """Take the batch through the steps; return where it stopped, if a bound was reached."""
@@ -132,6 +143,7 @@ class PipelineState:
             if step.function is not None:
                 batch.apply(step)
                 continue
+            self._lend_table(step, batch)
             state = self._opened()[step.name]
             flow = batch.arriving(step, self.times()[step.name].received)
             self._receive(step.name, flow, batch)
@@ -139,6 +151,29 @@ class PipelineState:
             if stopped is not None:
                 return stopped
         return None
+
+    def _lend_table(self, step: Step, batch: Batch) -> None:
+        """Let the join look up in the pipeline's own table, which keeps what the join may still look up.
+
+        The table is complete up to T - grace: a version that is out of order by more than the grace may be missed.
+        """
+        own = self._own_table
+        if own is None or step.name not in (own.step, self._reader):
+            return
+        table = cast(Any, self._opened()[own.step])
+        # rule: own-table-keeps-versions
+        cast(ReadTable, table).hold(max(self._floor, NEVER if batch.floor is None else batch.floor), self._needs())
+        if step.name == self._reader:
+            # rule: own-table-gate
+            cast(TableReader, self._opened()[step.name]).read_table(table, table.stream_time - own.grace)
+
+    def _needs(self) -> int:
+        """Return the earliest event time for which the step that reads a table may still look up a version."""
+        assert self._reader is not None
+        states, before = self._opened(), self._shape.operators_before(self._reader)
+        # rule: lease-covers-steps-before
+        to_come = [_earliest_result(states[step.name], step.hold or 0) for step in self._steps if step.name in before]
+        return min([*to_come, cast(TableReader, states[self._reader]).needs()])
 
     def _receive(self, name: str, flow: Flow, batch: Batch) -> None:
         self._storage.arrays()[RECEIVED][list(self._operators).index(name)] += batch.records_of(flow)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.flow import Stateless, UserStep
@@ -13,6 +14,13 @@ INPUT = "input"
 """The name under which steps read the records of the pipeline's input."""
 
 
+class OwnTable(NamedTuple):
+    """The table that a join looks up in: a step of the same pipeline, by its name. `grace`: that of the join, ms."""
+
+    step: str
+    grace: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Step:
     """A step of a pipeline: an operator, which holds state, or a function of flows, which holds none.
@@ -20,7 +28,8 @@ class Step:
     `reads`: the names of the steps whose flow it takes; an operator takes one. `hold`: how far the time marks that an
     operator passes on stay behind its stream time; None: it passes none on. `passes_time`: False if the steps behind it
     see its records alone, as in Kafka Streams (`time: records`). `kept`: its results are emissions of the pipeline,
-    although other steps read them. `multiplies`: a record may become several, which then need arrival numbers.
+    although other steps read them. `multiplies`: a record may become several, which then need arrival numbers. `table`:
+    of a join with a table of the same pipeline, that table.
     """
 
     name: str
@@ -30,6 +39,7 @@ class Step:
     passes_time: bool = True
     kept: bool = False
     multiplies: bool = False
+    table: OwnTable | None = None
 
     @property
     def operator(self) -> Operator | None:

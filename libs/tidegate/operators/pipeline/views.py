@@ -35,6 +35,10 @@ def register(spark: Any, name: str, config: PipelineRules) -> list[str]:
     columns = ("step", "source", *(WINDOW if windowed else ()))
     register_emissions(spark, name, _shown_at(_plainest(config, graph), config, config), *columns)
     views = [_register_steps(spark, name)]
+    if config.table is not None:
+        rules = config.table.rules.model_copy(update={"key_format": config.key_format})
+        views.append(_register_log(spark, name, config.table.name, rules))
+        views += kind_of(rules.kind).register_views(spark, f"{name}_{config.table.name}", rules)
     for node in graph.nodes():
         named = [step for step in node.steps if step.name == node.name]
         for step in named[:1]:
@@ -72,19 +76,24 @@ def _register_steps(spark: Any, name: str) -> str:
 
 
 def _register_step(spark: Any, name: str, node: Node, rules: OperatorRules, *, holds_state: bool) -> list[str]:
-    """Create the views of one step. Results that other steps read are only in the log if they are kept.
-
-    A log that is older than the step lacks its columns; they are null.
-    """
+    """Create the views of one step. Results that other steps read are only in the log if they are kept."""
     own = f"{name}_{node.name}"
-    has = spark.table(f"{name}_log").columns
-    fields = own_columns(operator_for(rules)) if holds_state else []
-    lacking = [field for field in fields if field.name not in has]
-    nulls = "".join(f", CAST(NULL AS {_SQL_TYPES[field.type]}) AS {field.name}" for field in lacking)
-    views = [create_view(spark, f"{own}_log", f"SELECT *{nulls} FROM {name}_log WHERE step = '{node.name}'")]
+    views = [_register_log(spark, name, node.name, rules if holds_state else None)]
     emissions = register_emissions(spark, own, rules, "source")
     views += kind_of(rules.kind).register_views(spark, own, rules) if holds_state else []
     if node.kept:
         return [*views, emissions]
     spark.catalog.dropTempView(emissions)
     return views
+
+
+def _register_log(spark: Any, name: str, step: str, rules: OperatorRules | None) -> str:
+    """Create the view of the log's rows of a step; return its name. `rules`: those of a step that holds state.
+
+    A log that is older than the step lacks its columns; they are null.
+    """
+    has = spark.table(f"{name}_log").columns
+    fields = [] if rules is None else own_columns(operator_for(rules))
+    lacking = [field for field in fields if field.name not in has]
+    nulls = "".join(f", CAST(NULL AS {_SQL_TYPES[field.type]}) AS {field.name}" for field in lacking)
+    return create_view(spark, f"{name}_{step}_log", f"SELECT *{nulls} FROM {name}_log WHERE step = '{step}'")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
-from tidegate.operators import user_functions
+from tidegate.operators.options import user_functions
 
 Columns = Mapping[str, pa.ChunkedArray]
 Function = Callable[[pa.RecordBatch, pa.RecordBatch], pa.Array]

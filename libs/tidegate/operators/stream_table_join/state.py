@@ -111,6 +111,13 @@ class StreamTableJoinState:
         """
         self._table, self._open_until = table, open_until
 
+    def needs(self) -> int:
+        """Return the earliest event time for which a version may still be looked up; earlier ones are of late records.
+
+        It is that of the oldest record held, or T - grace.
+        """
+        return min(self.stream_time - self._rules.grace, int(kernel.oldest(self._shell.state.time)))
+
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Join what is due, then process the records of the batch: join or buffer each, and count it once.
 
@@ -247,7 +254,7 @@ class StreamTableJoinState:
             measures=measures.measures(
                 outcome, emissions, kernel.waiting(self._shell.state.time, due), held, held_bytes
             ),
-            needs=min(due, int(kernel.oldest(self._shell.state.time))),
+            needs=self.needs(),
             passage=self._passage(before, batch, outcome, emissions["timestamp"].to_numpy()),
         )
 

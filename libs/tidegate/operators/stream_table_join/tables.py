@@ -15,11 +15,11 @@ from tidegate.kernels.time_buffer import NOT_HELD
 from tidegate.kernels.version_chains import LookupScratch, Versions
 from tidegate.kernels.window_keys import BOUNDS_BYTES
 from tidegate.operators import result_tables
+from tidegate.operators.json_values.pairs import Strings, names_of, paired
 from tidegate.operators.keys import Keys
 from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
 from tidegate.operators.stream_table_join import step
 from tidegate.operators.stream_table_join.joiner import Joiner
-from tidegate.operators.stream_table_join.pairs import Strings, paired
 
 ARRIVED, VALID_FROM = pa.field("arrived", pa.int64()), pa.field("valid_from", pa.int64())
 SLOT = pa.field("slot", pa.int64())
@@ -52,6 +52,8 @@ class Table(NamedTuple):
 
 MATCHED, UNMATCHED, LATE, EXPIRED = range(4)
 CAUSES = pa.array(["matched", "unmatched", "late", "expired"])
+
+_NAMES = names_of("stream", "table")
 
 
 def emissions(
@@ -88,7 +90,7 @@ def emissions(
         "cause": dictionary_column(causes, CAUSES),
     }
     rows = keys.with_record_keys(pa.table(columns))
-    value = paired(values, table, found.version) if joiner is None else _joined(joiner, rows, values, table)
+    value = paired(values, table, found.version, _NAMES) if joiner is None else _joined(joiner, rows, values, table)
     schema = pa.schema([*EMISSIONS, *keys.columns])
     return rows.append_column("value", value).select(schema.names).cast(schema)
 

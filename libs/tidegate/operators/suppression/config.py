@@ -22,7 +22,7 @@ from tidegate.contracts.config import (
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
-from tidegate.operators.bounds import Bounds, EagerBuffer, StrictBuffer
+from tidegate.operators.options.bounds import Bounds, EagerBuffer, StrictBuffer
 
 
 class TimeLimit(Config):

@@ -11,7 +11,7 @@ import numpy as np
 
 from tidegate.contracts.batch_metadata import Counts
 from tidegate.operators import late_and_rejected
-from tidegate.operators.bounds import sizes
+from tidegate.operators.options.bounds import sizes
 from tidegate.operators.suppression import step
 from tidegate.operators.suppression.config import SuppressionRules
 

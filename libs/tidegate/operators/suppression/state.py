@@ -22,8 +22,8 @@ from tidegate.kernels.memory import slots
 from tidegate.kernels.payloads import FlatRecords, Payloads, flat_records
 from tidegate.kernels.touched import net_buffer_changes
 from tidegate.operators import late_and_rejected
-from tidegate.operators.bounds import EagerBuffer, StrictBuffer
-from tidegate.operators.keys import key_kind_error, keys_of
+from tidegate.operators.keys import keys_of
+from tidegate.operators.options.bounds import EagerBuffer, StrictBuffer
 from tidegate.operators.shell import BUFFER_ARRAYS, Header, Shell, blocks_of, buffer_of, deletions, run, settle, stop_of
 from tidegate.operators.suppression import measures, oldest, tables
 from tidegate.operators.suppression import step as kernel
@@ -182,11 +182,8 @@ class SuppressionState:
     def _begin(self) -> None:
         """Initialize a new storage; in an old one check the kind of keys, and recount bytes if `bytes_of` changed."""
         numbers = self._shell.numbers
-        if self._shell.initialize():
-            numbers[WINDOWED] = self._config.windowed
+        if self._shell.initialize_keyed(WINDOWED, self._config.windowed):
             oldest.begin(self._shell.state.oldest)
-        if numbers[WINDOWED] != self._config.windowed:
-            raise key_kind_error()
         if numbers[BYTES_OF] != self._rules.bytes_of_record:
             kernel.recount(self._shell.state, self._rules)
             numbers[BYTES_OF] = self._rules.bytes_of_record

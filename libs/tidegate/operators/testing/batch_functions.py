@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.operators.user_functions import BatchFunction
+from tidegate.operators.options.user_functions import BatchFunction
 
 _N = pa.schema({"n": pa.int64()})
 

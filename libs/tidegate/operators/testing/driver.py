@@ -57,13 +57,18 @@ class Driver:
         return self._state.stream_time
 
     def pipe(
-        self, key: str | bytes | None, value: str | bytes | None, timestamp: int, headers: bytes = b""
+        self,
+        key: str | bytes | None,
+        value: str | bytes | None,
+        timestamp: int,
+        headers: bytes = b"",
+        port: int = 0,
     ) -> list[Emission]:
-        """Process one record and return what is emitted.
+        """Process one record and return what is emitted. `port`: which input it is from, of an operator with several.
 
         Raise BufferFull, with the state unchanged, if the operator would stop before this record.
         """
-        row = Row(_bytes(key), _bytes(value), timestamp, self._offset, headers)
+        row = Row(_bytes(key), _bytes(value), timestamp, self._offset, headers, port=port)
         result = self._state.step(Records.from_rows([row]), self.clock_ms)
         if result.stopped_at is not None:
             raise BufferFull(

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.event_time import ALWAYS, NO_STREAM_TIME
 from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.task.messages import PartitionPlan
+from tidegate.runtime.task.messages import Hold, PartitionPlan
 from tidegate.state.earlier_batches import LINEAGE
 from tidegate.state.protocol_decisions import Commit, Wanted, idle_advance
 
@@ -39,8 +39,14 @@ def plan_records(basis: PlanBasis, ends: Mapping[int, int], left_out: Collection
 
 
 def plan_stream(basis: PlanBasis) -> dict[int, PartitionPlan]:
-    """Plan every partition from its next offset on, for a streaming DataFrame; the tasks count the records."""
-    return {partition: _plan(basis, partition) for partition in basis.newest.partitions}
+    """Plan every partition from its next offset on, for a streaming DataFrame; the tasks count the records.
+
+    A table never reads versions before its floor again, even if it now keeps them for longer.
+    """
+    floors = {partition: known.floor for partition, known in basis.newest.partitions.items()}
+    # rule: own-table-floor
+    holds = {partition: None if floor is None else Hold(floor, ALWAYS) for partition, floor in floors.items()}
+    return {partition: replace(_plan(basis, partition), hold=holds[partition]) for partition in holds}
 
 
 def plan_idle(

@@ -27,7 +27,7 @@ from tidegate.contracts.config import (
 from tidegate.contracts.errors import ConfigurationError, InvalidValue, Problem, UserError
 from tidegate.contracts.naming import servers_problem
 from tidegate.control.address import Address, url_problem
-from tidegate.operators.registry import config_type, kinds_where
+from tidegate.operators.registry import config_type, kind_of, kinds_where
 from tidegate.runtime.configuration.daily_cost import DailyCost
 from tidegate.runtime.configuration.feeds import read_together
 from tidegate.runtime.configuration.lake_place import LakePlace
@@ -377,6 +377,11 @@ def config_of(settings: Mapping[str, Any]) -> OperatorConfig:
         # rule: log-without-windows/opened
         settings = {**settings, "windows": kind.windows_before(settings)}
     return read(kind, settings)
+
+
+def rules_of(settings: Mapping[str, Any]) -> OperatorRules:
+    """Return the rules that `settings_of` wrote, between topics or without. Raise ConfigurationError as `config_of`."""
+    return config_of(settings) if "input" in settings else read(kind_of(settings["kind"]).rules, settings)
 
 
 def config_hash(config: OperatorRules) -> str:

@@ -17,7 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType, TimestampType
 
 from tidegate.contracts.errors import ConfigurationError, Problem
+from tidegate.contracts.records import STREAM_PORT, TABLE_PORT
 from tidegate.runtime.spark.queries import unlogged
+from tidegate.runtime.stream.merging import STREAM
 
 ColumnOrName: TypeAlias = Column | str
 
@@ -59,26 +61,89 @@ class StreamColumns:
 
     def prepared(self, rows: DataFrame, partitions: int, tasks: int) -> DataFrame:
         """Return columns partition, key, value (bytes) and timestamp (ms), each partition sorted and in one task."""
-        records = self._selected(rows)
-        orders = [name for name in records.columns if name.startswith("order_")]
-        key, value = F.col("key").cast("binary"), _text(records.schema["value"].dataType).cast("binary")
-        timestamp = _milliseconds(records.schema["timestamp"].dataType)
-        return (
-            records.select(key.alias("key"), value.alias("value"), timestamp.alias("timestamp"), *orders)
-            .withColumn("partition", F.pmod(F.hash("key"), F.lit(partitions)))
-            .repartitionById(tasks, F.col("partition"))
-            .sortWithinPartitions("partition", *orders, "timestamp", "key", "value")
-            .select("partition", "key", "value", "timestamp")
-        )
+        return in_partitions(self.records(rows), partitions, tasks, RECORD)
 
-    def _selected(self, rows: DataFrame) -> DataFrame:
-        return rows.select(*(_column(part).alias(name) for name, part in self._parts.items()))
+    def records(self, rows: DataFrame) -> DataFrame:
+        """Return columns key, value (bytes), timestamp (ms), and those of the order: order_0 and so on."""
+        chosen = rows.select(*(_column(part).alias(name) for name, part in self._parts.items()))
+        key, value = F.col("key").cast("binary"), _text(chosen.schema["value"].dataType).cast("binary")
+        timestamp = _milliseconds(chosen.schema["timestamp"].dataType)
+        record = (key.alias("key"), value.alias("value"), timestamp.alias("timestamp"))
+        return chosen.select(*record, *_orders(chosen))
 
     @property
     def _parts(self) -> dict[str, ColumnOrName]:
         orders = [self.order_by] if isinstance(self.order_by, Column | str) else list(self.order_by)
         parts = {"key": self.key, "value": self.value, "timestamp": self.timestamp}
         return {**parts, **{f"order_{place}": order for place, order in enumerate(orders)}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedColumns:
+    """The columns of a stream, and of the table that it is joined with. Both have their rows in one DataFrame."""
+
+    stream: StreamColumns
+    table: StreamColumns
+
+    def united(self, stream: DataFrame, table: DataFrame) -> DataFrame:
+        """Return the records of both; `port` says of which they are. Each side has order columns of its own."""
+        of_stream = _numbered(self.stream.records(stream), "port", STREAM_PORT)
+        of_table = _numbered(self.table.records(table), "port", TABLE_PORT)
+        return of_stream.unionByName(of_table, allowMissingColumns=True)
+
+    def prepared(self, rows: DataFrame, partitions: int, tasks: int) -> DataFrame:
+        """Return the columns of `StreamColumns.prepared` and port, of rows that `united` made.
+
+        Each partition has the table's rows first, then the stream's.
+        """
+        # rule: table-before-stream
+        return in_partitions(rows, partitions, tasks, ("port", *RECORD), F.desc("port"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoStreams:
+    """The columns of two streams that are joined. Both have their rows in one DataFrame."""
+
+    left: StreamColumns
+    right: StreamColumns
+
+    def united(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        """Return the records of both; `stream` says of which they are. Each side has order columns of its own."""
+        of_left = _numbered(self.left.records(left), STREAM, 0)
+        of_right = _numbered(self.right.records(right), STREAM, 1)
+        return of_left.unionByName(of_right, allowMissingColumns=True)
+
+    def prepared(self, rows: DataFrame, partitions: int, tasks: int) -> DataFrame:
+        """Return the columns of `StreamColumns.prepared` and stream, of rows that `united` made.
+
+        Each partition has the left stream's rows first; the task merges them with those of the right one.
+        """
+        return in_partitions(rows, partitions, tasks, (STREAM, *RECORD), F.col(STREAM))
+
+
+Columns: TypeAlias = StreamColumns | JoinedColumns | TwoStreams
+
+RECORD = ("key", "value", "timestamp")
+
+
+def _numbered(records: DataFrame, name: str, number: int) -> DataFrame:
+    """Return the records with the number in a column of that name, and their order columns named after both."""
+    orders = (F.col(order).alias(f"{name}_{number}_{order}") for order in _orders(records))
+    return records.select(F.lit(number).cast("tinyint").alias(name), *RECORD, *orders)
+
+
+def in_partitions(records: DataFrame, partitions: int, tasks: int, columns: Sequence[str], *first: Column) -> DataFrame:
+    """Return column partition and these columns, each partition in one task, and sorted by `first`, then its order."""
+    return (
+        records.withColumn("partition", F.pmod(F.hash("key"), F.lit(partitions)))
+        .repartitionById(tasks, F.col("partition"))
+        .sortWithinPartitions("partition", *first, *_orders(records), "timestamp", "key", "value")
+        .select("partition", *columns)
+    )
+
+
+def _orders(records: DataFrame) -> list[str]:
+    return [name for name in records.columns if "order_" in name]
 
 
 _BYTES = (StringType, BinaryType)

@@ -46,8 +46,8 @@ class StreamConfig(Config):
             )
         if rules.reads() is not None:
             raise InvalidValue(
-                "a join reads the table of another operator, and a query on a DataFrame has only one operator",
-                "join between topics in a configuration file with tidegate run, or with tidegate.spark.asof_join",
+                "a table is lacking: these rules read that of another operator",
+                "write tidegate.spark.stream(...).join(tidegate.spark.table(...), how=...).start(NAME, lake=...)",
             )
         return rules
 

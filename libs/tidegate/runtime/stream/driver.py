@@ -28,7 +28,7 @@ from tidegate.runtime.batch_loop.planning import PlanBasis, plan_stream
 from tidegate.runtime.configuration.application import config_hash, settings_of
 from tidegate.runtime.spark.jobs import SparkJobs
 from tidegate.runtime.stream.checkpoint import query_id
-from tidegate.runtime.stream.columns import StreamColumns
+from tidegate.runtime.stream.columns import Columns
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.decisions import (
     STREAM,
@@ -58,7 +58,7 @@ PAUSES_S = (0.25, 1.0, 4.0)
 class StreamDriver:
     """The driver of one operator on a streaming DataFrame, in this process."""
 
-    def __init__(self, spark: Any, config: StreamConfig, columns: StreamColumns) -> None:
+    def __init__(self, spark: Any, config: StreamConfig, columns: Columns) -> None:
         self._context = spark.sparkContext
         self._config, self._columns = config, columns
         self._operator = operator_for(config.rules)

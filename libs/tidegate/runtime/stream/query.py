@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.runtime.stream.columns import StreamColumns
+from tidegate.runtime.stream.columns import Columns
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.driver import StreamDriver
 
@@ -55,14 +55,13 @@ class OperatorQuery(StreamingQuery):  # type: ignore[misc]
 
 
 def start_query(
-    rows: DataFrame, config: StreamConfig, columns: StreamColumns, trigger: Mapping[str, Any] | None
+    rows: DataFrame, config: StreamConfig, columns: Columns, trigger: Mapping[str, Any] | None
 ) -> OperatorQuery:
     """Claim the operator and start its query.
 
     Raises UserError or StateError, before anything is changed, if it cannot run.
     """
     _check(rows)
-    columns.check(rows)
     writer = _triggered(rows.writeStream.option("checkpointLocation", str(config.checkpoint)), trigger)
     driver = StreamDriver(rows.sparkSession, config, columns)
     driver.claim()

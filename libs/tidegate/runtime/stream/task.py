@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 
@@ -22,6 +22,7 @@ from tidegate.contracts.records import Records
 from tidegate.kernels.columns import records_of
 from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.publishing.encoding import Opened, Prepared
+from tidegate.runtime.stream.merging import STREAM, merge_order
 from tidegate.runtime.task.messages import (
     Attempt,
     PartitionFailure,
@@ -36,6 +37,7 @@ ANSWER = "answer binary"
 
 _BINARY = pa.large_binary()  # 32-bit positions end at 2 GiB
 _ROWS = pa.schema([("key", _BINARY), ("value", _BINARY), ("timestamp", pa.int64())])
+_ROWS_OF_STREAMS = _ROWS.append(pa.field(STREAM, pa.int8()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ def task_function(
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for partition, rows in by_partition(batches):
-            port = StreamPort(rows=rows, begin=begins[partition])
+            port = StreamPort(rows=in_order(rows), begin=begins[partition])
             refusal = _refusal(partition)
             answers = run_plans(attempt, [plans[partition]], port) if refusal is None else [refusal]
             yield from map(_packed, answers)
@@ -100,15 +102,34 @@ def _runs(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield int(partitions[first]), batch.slice(first, end - first)
 
 
+def in_order(rows: pa.Table) -> pa.Table:
+    """Return the rows of a partition in the order of their offsets: those of two streams are merged by time.
+
+    The number of a row's stream is its `port` then.
+    """
+    if STREAM not in rows.column_names:
+        return rows
+    of_streams = rows.select(_ROWS_OF_STREAMS.names).cast(_ROWS_OF_STREAMS)
+    times = of_streams.column("timestamp").fill_null(NO_TIMESTAMP).to_numpy()
+    merged = of_streams.take(merge_order(of_streams.column(STREAM).to_numpy(), times))
+    return merged.rename_columns([*_ROWS.names, "port"])
+
+
 def records_from(rows: pa.Table, first_offset: int) -> Records:
-    """Return the rows as records with offsets from `first_offset` on, without headers; null times are NO_TIMESTAMP."""
+    """Return the rows as records with offsets from `first_offset` on, without headers; null times are NO_TIMESTAMP.
+
+    With a column `port` it says which input each record is of.
+    """
     count = rows.num_rows
     whole = rows.select(_ROWS.names).cast(_ROWS).combine_chunks()
     columns = {name: _one(whole.column(name)) for name in _ROWS.names}
     columns["timestamp"] = columns["timestamp"].fill_null(NO_TIMESTAMP)
     columns["offset"] = pa.array(np.arange(first_offset, first_offset + count))
     columns["headers"] = pa.nulls(count, pa.binary())
-    return records_of(pa.record_batch(columns))
+    records = records_of(pa.record_batch(columns))
+    if "port" not in rows.column_names:
+        return records
+    return replace(records, port=rows.column("port").to_numpy().astype(np.int8))
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.records import Int64s
 from tidegate.expressions.evaluation import is_true
-from tidegate.operators import user_functions
+from tidegate.operators.options import user_functions
+from tidegate.operators.options.user_functions import BatchFunction
 from tidegate.operators.pipeline.rules.steps import ROW, Call
-from tidegate.operators.user_functions import BatchFunction
 
 _LONGEST_CAUSE = 200
 _NO_ROWS = np.zeros(0, np.int64)

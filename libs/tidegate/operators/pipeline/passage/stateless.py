@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.contracts.flow import Flow, Sifted, Stateless
+from tidegate.contracts.records import STREAM_PORT
 from tidegate.operators.pipeline.passage.results import joined
 
 Mask = Callable[[Flow], npt.NDArray[np.bool_]]
@@ -55,6 +56,18 @@ def changing(change: Callable[[Flow], Flow]) -> Stateless:
 
     def sift(*flows: Flow) -> Sifted:
         return Sifted(change(*flows), _NONE)
+
+    return sift
+
+
+def of_port(port: int) -> Stateless:
+    """Return the step that takes the records of one of the pipeline's inputs. Others do not pass their time on."""
+
+    def sift(*flows: Flow) -> Sifted:
+        [flow] = flows
+        own = np.full(len(flow), port == STREAM_PORT) if flow.port is None else flow.port == port
+        taken = replace(flow.take(np.flatnonzero(own)), port=None)
+        return Sifted(taken, _NONE, filtered=int((flow.is_record & ~own).sum()))
 
     return sift
 

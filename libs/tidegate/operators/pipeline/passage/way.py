@@ -70,7 +70,7 @@ class Batch:
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
     undone: list[pa.Table] = field(default_factory=list)
     measures: dict[str, int] = field(default_factory=dict)
-    needs: list[int] = field(default_factory=list)
+    floor: int | None = None
     emissions: dict[str, pa.Table] = field(default_factory=dict)
     refused: dict[str, set[int]] = field(default_factory=dict)
 
@@ -155,7 +155,7 @@ class Batch:
             counts=self._counts(untaken, rejected, emissions.num_rows),
             stream_time=stream_time,
             measures=self.measures,
-            needs=min(self.needs, default=None),
+            floor=self.floor,
             ledger=self.ledger,
         )
 
@@ -206,7 +206,7 @@ class Batch:
             for name, number in result.measures.items():
                 self._measure(f"{step.name}.{name}", number)
         self.measures[f"{step.name}.held_now"] = last.counts.held
-        self.needs += [] if last.needs is None else [last.needs]
+        self.floor = self.floor if last.floor is None else last.floor
 
     def _check(self, step: Step, flow: Flow, stopped: Stopped | None) -> None:
         """Raise EngineError unless the step counted each record that arrived, once."""

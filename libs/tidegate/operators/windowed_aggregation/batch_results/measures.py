@@ -17,8 +17,8 @@ from tidegate.contracts.records import Int64s
 from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import HELD, HELD_BYTES, TimeBuffer
 from tidegate.operators import late_and_rejected
-from tidegate.operators.bounds import sizes
 from tidegate.operators.late_and_rejected import Unaccepted
+from tidegate.operators.options.bounds import sizes
 from tidegate.operators.windowed_aggregation import step
 from tidegate.operators.windowed_aggregation.bookkeeping import CHECKSUM
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationRules

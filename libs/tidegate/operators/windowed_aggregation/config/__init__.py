@@ -22,7 +22,7 @@ from tidegate.contracts.config import (
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Values
-from tidegate.operators.bounds import StrictBuffer
+from tidegate.operators.options.bounds import StrictBuffer
 from tidegate.operators.windowed_aggregation.config.aggregates import Aggregates, Entry
 from tidegate.operators.windowed_aggregation.config.evictors import (
     CountEvictor,

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Array
-from tidegate.operators import user_functions
+from tidegate.operators.options import user_functions
 from tidegate.operators.windowed_aggregation.config import DeltaEvictor, FunctionEvictor, WindowedAggregationRules
 
 

@@ -1,8 +1,8 @@
-"""Builds the output values of a join without a joiner: both values in one JSON object.
+"""Builds the output values of joins: both values in one JSON object.
 
-The object is `{"stream": ..., "table": ...}`. A value that is JSON stays as it is; any other is base64 under
-`stream_bytes` or `table_bytes`; a missing table value is null. A first pass classifies the values and computes the
-lengths, so the second pass writes everything once, into memory of its final size.
+With the names `stream` and `table` the object is `{"stream": ..., "table": ...}`. A value that is JSON stays as it is;
+any other is base64 under `stream_bytes` or `table_bytes`; a missing value is null. A first pass classifies the values
+and computes the lengths, so the second pass writes everything once, into memory of its final size.
 """
 
 from __future__ import annotations
@@ -31,44 +31,65 @@ class Strings(NamedTuple):
     length: Array
 
 
+class Names(NamedTuple):
+    """What stands before the two values of an object: before one that is JSON or null, and before other bytes."""
+
+    first: Array
+    first_bytes: Array
+    second: Array
+    second_bytes: Array
+
+
 def _text(text: str) -> Array:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-_STREAM, _STREAM_BYTES = _text('{"stream":'), _text('{"stream_bytes":"')
-_TABLE, _TABLE_BYTES = _text(',"table":'), _text(',"table_bytes":"')
+def names_of(first: str, second: str) -> Names:
+    """Return the names of the two values of an object."""
+    return Names(*map(_text, (f'{{"{first}":', f'{{"{first}_bytes":"', f',"{second}":', f',"{second}_bytes":"')))
+
+
 _NULL, _QUOTE, _END = _text("null"), _text('"'), _text("}")
 
 
-def paired(stream: Strings, table: Strings, version: Array) -> pa.ChunkedArray:
+def paired(first: Strings, second: Strings, shared: Array, names: Names) -> pa.ChunkedArray:
     """Return a column of JSON objects, one per pair of values.
 
-    `version`: the version's slot per row, < 0 without one, so that each table value is classified only once.
+    `shared`: per row which of the second values it is, < 0 for none, so that a value of several rows is classified only
+    once.
     """
-    count = len(stream.start)
+    count = len(first.start)
     kinds = np.empty((2, count), np.int8)
     lengths = np.empty(count, np.int64)
-    known = np.zeros(version.max(initial=0) + 1, np.int8)  # pages that stay unwritten take no memory
-    _measure(stream, table, version, known, np.empty(DEPTH, np.uint8), kinds, lengths)
+    known = np.zeros(shared.max(initial=0) + 1, np.int8)  # pages that stay unwritten take no memory
+    _measure(first, second, shared, known, names, np.empty(DEPTH, np.uint8), kinds, lengths)
 
     def write(rows: slice, content: Array) -> None:
-        _write(stream, table, kinds, rows.start, rows.stop, content)
+        _write(first, second, kinds, names, rows.start, rows.stop, content)
 
     return assemble(lengths, write)
 
 
 @compiled_in_place
 def _measure(
-    stream: Strings, table: Strings, version: Array, known: Array, open_at: Array, kinds: Array, lengths: Array
+    first: Strings,
+    second: Strings,
+    shared: Array,
+    known: Array,
+    names: Names,
+    open_at: Array,
+    kinds: Array,
+    lengths: Array,
 ) -> None:
-    """Fill `kinds` with the kinds of stream values (row 0) and table values (row 1), `lengths` with object lengths."""
+    """Fill `kinds` with the kinds of first values (row 0) and second values (row 1), `lengths` with object lengths."""
     for row in range(len(lengths)):
-        _prefetch_ahead(stream, row)
-        _prefetch_ahead(table, row)
-        kinds[0, row] = _kind(stream, row, open_at)
-        kinds[1, row] = _kind_of_version(table, row, version[row], known, open_at)
-        size = _size(kinds[0, row], stream.length[row], len(_STREAM), len(_STREAM_BYTES))
-        lengths[row] = size + _size(kinds[1, row], table.length[row], len(_TABLE), len(_TABLE_BYTES)) + len(_END)
+        _prefetch_ahead(first, row)
+        _prefetch_ahead(second, row)
+        kinds[0, row] = _kind(first, row, open_at)
+        kinds[1, row] = _kind_of_shared(second, row, shared[row], known, open_at)
+        size = _size(kinds[0, row], first.length[row], len(names.first), len(names.first_bytes))
+        size += _size(kinds[1, row], second.length[row], len(names.second), len(names.second_bytes))
+        lengths[row] = size + len(_END)
 
 
 @inlined
@@ -96,13 +117,13 @@ def _kind(strings: Strings, row: int, open_at: Array) -> Any:
 
 
 @inlined
-def _kind_of_version(strings: Strings, row: int, version: int, known: Array, open_at: Array) -> Any:
-    """Return the kind of the table value. `known`: per version slot the kind, _UNKNOWN until it is first classified."""
-    if version < 0:
+def _kind_of_shared(strings: Strings, row: int, shared: int, known: Array, open_at: Array) -> Any:
+    """Return the kind of the value. `known`: per value the kind, _UNKNOWN until it is first classified."""
+    if shared < 0:
         return _MISSING
-    if known[version] == _UNKNOWN:
-        known[version] = _kind(strings, row, open_at)
-    return known[version]
+    if known[shared] == _UNKNOWN:
+        known[shared] = _kind(strings, row, open_at)
+    return known[shared]
 
 
 @inlined
@@ -113,13 +134,13 @@ def _size(kind: int, length: int, name: int, name_of_bytes: int) -> Any:
 
 
 @compiled_in_place
-def _write(stream: Strings, table: Strings, kinds: Array, first: int, last: int, out: Array) -> None:
+def _write(first: Strings, second: Strings, kinds: Array, names: Names, start: int, stop: int, out: Array) -> None:
     at = 0
-    for row in range(first, last):
-        _prefetch_ahead(stream, row)
-        _prefetch_ahead(table, row)
-        at = _write_value(stream, row, kinds[0, row], _STREAM, _STREAM_BYTES, out, at)
-        at = _write_value(table, row, kinds[1, row], _TABLE, _TABLE_BYTES, out, at)
+    for row in range(start, stop):
+        _prefetch_ahead(first, row)
+        _prefetch_ahead(second, row)
+        at = _write_value(first, row, kinds[0, row], names.first, names.first_bytes, out, at)
+        at = _write_value(second, row, kinds[1, row], names.second, names.second_bytes, out, at)
         at = _put(_END, out, at)
 
 

@@ -1,4 +1,4 @@
-"""The join's own output, read back by other JSON parsers."""
+"""The values that joins make of two values, read back by other JSON parsers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.operators.stream_table_join.pairs import Strings, paired
+from tidegate.operators.json_values.pairs import Strings, names_of, paired
 
 pytestmark = pytest.mark.fast
+
+NAMES = names_of("stream", "table")
 
 values = st.sampled_from(
     [
@@ -31,7 +33,8 @@ values = st.sampled_from(
         b"NaN",
     ]
 )
-pairs = st.lists(st.tuples(values | st.binary(), values | st.binary() | st.none(), st.booleans(), st.booleans()))
+maybe = values | st.binary() | st.none()
+pairs = st.lists(st.tuples(maybe, maybe, st.booleans(), st.booleans()))
 
 
 def strings(listed: list[bytes | None], in_arena: list[bool]) -> Strings:
@@ -66,7 +69,7 @@ def not_in_the_grammar(constant: str) -> Any:
 def test_a_pair_is_one_object_with_json_unchanged_and_other_values_as_base64(pairs: list[Any]) -> None:
     streams, tables, first, second = (list(column) for column in zip(*pairs, strict=True)) if pairs else ([],) * 4
     versions = [-1 if table is None else tables.index(table) for table in tables]
-    found = paired(strings(streams, first), strings(tables, second), np.array(versions, np.int64)).to_pylist()
+    found = paired(strings(streams, first), strings(tables, second), np.array(versions, np.int64), NAMES).to_pylist()
     wanted = [side("stream", stream) | side("table", table) for stream, table in zip(streams, tables, strict=True)]
     assert [json.loads(text) for text in found] == wanted
     assert [list(json.loads(text)) for text in found] == [list(row) for row in wanted]
@@ -74,6 +77,6 @@ def test_a_pair_is_one_object_with_json_unchanged_and_other_values_as_base64(pai
 
 def test_json_stays_byte_for_byte_the_same() -> None:
     text = '{ "é":1.10,\t"a":"\\u00e9" }'.encode()
-    assert paired(strings([text], [False]), strings([text], [True]), np.zeros(1, np.int64)).to_pylist() == [
+    assert paired(strings([text], [False]), strings([text], [True]), np.zeros(1, np.int64), NAMES).to_pylist() == [
         b'{"stream":' + text + b',"table":' + text + b"}"
     ]

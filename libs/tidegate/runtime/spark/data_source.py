@@ -1,0 +1,157 @@
+"""The format `tidegate` of Spark: a Python data source over an operator log.
+
+Spark passes options as text and calls the reader in processes without a session: all rows come from `log_rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from tidegate.contracts.errors import UserError
+from tidegate.runtime.spark import log_rows
+from tidegate.runtime.spark.log_rows import Bounds, LogRows
+from tidegate.state.lake.place import Place
+
+FORMAT = "tidegate"
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+"""The setting of Spark without which it refuses a data source that takes filters."""
+
+OPTIONS = ("path", "view", "step", "batch", "asOf")
+_SQL_TYPES = {
+    pa.int8(): "TINYINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
+}
+
+
+def register(spark: Any) -> None:
+    """Register the format in the session, and let Spark pass filters to data sources in Python."""
+    spark.conf.set(PUSHDOWN, "true")
+    spark.dataSource.register(LogDataSource)
+
+
+class LogDataSource(DataSource):  # type: ignore[misc]
+    """A view of an operator log, as `load` and the options name it."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Return the columns. Raise UserError if the options name nothing that there is."""
+        fields = rows_of(self.options).schema
+        return ", ".join(f"`{field.name}` {_SQL_TYPES[field.type]}" for field in fields)
+
+    def reader(self, schema: Any) -> LogReader:
+        """Return the reader of the rows, which stays at the log's present version."""
+        return LogReader(rows_of(self.options))
+
+
+class LogReader(DataSourceReader):  # type: ignore[misc]
+    """Reads each partition of the log in a task of its own."""
+
+    def __init__(self, rows: LogRows) -> None:
+        self._rows = rows
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Bound what is read by the filters on partition, key and batch; Spark checks all of them once more."""
+        bounds = Bounds()
+        for each in filters:
+            bounds = bounded(bounds, each)
+        self._rows = self._rows.within(bounds)
+        return filters
+
+    def partitions(self) -> list[InputPartition]:
+        """Return the partitions that may have wanted rows."""
+        return [InputPartition(partition) for partition in self._rows.wanted_partitions()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition, in Arrow."""
+        yield from self._rows.read(partition.value)
+
+
+def rows_of(options: Any) -> LogRows:
+    """Return the rows that the options name. Raise UserError for an option or a value that there is not."""
+    known = {option.lower(): option for option in OPTIONS}
+    given = {str(option).lower(): text for option, text in options.items()}
+    if unknown := [option for option in given if option not in known]:
+        raise UserError("the format has no such option", value=unknown[0], remedy=f"options: {', '.join(OPTIONS)}")
+    if not given.get("path"):
+        raise UserError("no log is named", value=FORMAT, remedy='write .load("LAKE/OPERATOR")')
+    return log_rows.found(
+        Place.of(given["path"]).within(Path.cwd()),
+        view=given.get("view", "emissions"),
+        step=given.get("step"),
+        batch=None if "batch" not in given else _whole_number(given["batch"]),
+        as_of=None if "asof" not in given else _milliseconds(given["asof"]),
+    )
+
+
+def bounded(bounds: Bounds, given: Filter) -> Bounds:
+    """Return the bounds within which all rows lie that also pass the filter."""
+    column = ".".join(given.attribute) if hasattr(given, "attribute") else ""
+    match given:
+        case EqualTo() if column == "batch":
+            return _between(bounds, given.value, given.value)
+        case GreaterThan() | GreaterThanOrEqual() if column == "batch":
+            return _between(bounds, given.value + isinstance(given, GreaterThan), bounds.up_to)
+        case LessThan() | LessThanOrEqual() if column == "batch":
+            return _between(bounds, 0, given.value - isinstance(given, LessThan))
+        case EqualTo() | In() if column in ("partition", "key"):
+            values = given.value if isinstance(given, In) else (given.value,)
+            return _among(bounds, column, [value for value in values if value is not None])
+        case _:
+            return bounds
+
+
+def _between(bounds: Bounds, first: int, last: int) -> Bounds:
+    return replace(bounds, after_batch=max(bounds.after_batch, first - 1), up_to=min(bounds.up_to, last))
+
+
+def _among(bounds: Bounds, column: str, values: list[Any]) -> Bounds:
+    if column == "partition":
+        numbers = frozenset(values)
+        return replace(bounds, partitions=numbers if bounds.partitions is None else bounds.partitions & numbers)
+    keys = frozenset(value.encode() if isinstance(value, str) else bytes(value) for value in values)
+    return replace(bounds, keys=keys if bounds.keys is None else bounds.keys & keys)
+
+
+def _whole_number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise UserError("not the number of a batch", value=text, remedy="write a whole number, as in the column batch")
+    return int(text)
+
+
+def _milliseconds(text: str) -> int:
+    """Return the time in ms: a whole number, or an ISO 8601 time, which is in UTC unless it says otherwise."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        remedy = "write ms since the epoch, or 2013-01-01T12:00:00, which is in UTC, or with an offset"
+        raise UserError("not a time", value=text, remedy=remedy) from None
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1_000)

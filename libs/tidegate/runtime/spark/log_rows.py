@@ -1,0 +1,242 @@
+"""The rows of an operator log as users read them, in Arrow: its outputs, and its state as of a batch.
+
+The SQL views show the same rows. These functions need no Spark session, so tasks of a data source can call them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.errors import UserError
+from tidegate.operators.registry import operator_for
+from tidegate.operators.table_history import TableHistoryRules
+from tidegate.operators.table_history.views import versions_query, was_valid
+from tidegate.operators.views import window_names
+from tidegate.runtime.configuration.application import rules_of
+from tidegate.state.delta_log.data_files import ANY_BATCH, read_files
+from tidegate.state.delta_log.log_entries import newest_version
+from tidegate.state.delta_log.newest_metadata import documents_before
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
+from tidegate.state.lake.port import Lake
+from tidegate.state.slots import live_rows
+
+OUTPUTS = {"emissions": "emission", "late": "late", "rejected": "rejected"}
+"""The views of what an operator has put out, and the kinds of their rows."""
+STATE, HISTORY = "state", "history"
+
+_TIME = pa.timestamp("us", tz="UTC")
+_LAST_MS = 2**63 // 1_000
+_WITHOUT = {
+    "emissions": {"kind", "op", "topic", "lateness", "bound"},
+    "late": {"kind", "op"},
+    "rejected": {"kind", "op"},
+    STATE: {"kind", "op", "seq", "topic", "cause", "lateness", "bound"},
+}
+"""Columns of the log that a view leaves out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What a query asks for, so that other rows need not be read. None: all.
+
+    `partitions`: those numbers. `keys`: those keys, as bytes. Batches lie above `after_batch`, and not above `up_to`.
+    """
+
+    partitions: frozenset[int] | None = None
+    keys: frozenset[bytes] | None = None
+    after_batch: int = -1
+    up_to: int = ANY_BATCH
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogRows:
+    """The rows of one view of a log at one of its versions; `found` makes it.
+
+    `view`: one of OUTPUTS, STATE or HISTORY. `rules`: those of the operator, or of the `step` of a pipeline if one is
+    given. `partitions`: those that the log has. `as_of`: the time of the versions of a HISTORY, ms; None: all of them.
+    """
+
+    lake: Lake
+    version: int
+    view: str
+    whole: OperatorRules
+    rules: OperatorRules
+    partitions: tuple[int, ...]
+    step: str | None
+    bounds: Bounds
+    as_of: int | None
+
+    def within(self, bounds: Bounds) -> LogRows:
+        """Return these rows, bounded further: a batch that was asked for stays the newest one."""
+        return replace(self, bounds=replace(bounds, up_to=min(bounds.up_to, self.bounds.up_to)))
+
+    def wanted_partitions(self) -> list[int]:
+        """Return the partitions that may have wanted rows."""
+        wanted = self.bounds.partitions
+        return [each for each in self.partitions if wanted is None or each in wanted]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Return the columns of the rows: key and value in the operator's formats, `event_time` beside `timestamp`."""
+        if self.view == HISTORY:
+            return pa.schema([*self._own(["partition", "key", *window_names(self._table), "value"]), *_VALID])
+        fields = self._own([name for name in self._log().schema.names if name not in self._left_out])
+        at = [field.name for field in fields].index("timestamp") + 1
+        return pa.schema([*fields[:at], pa.field("event_time", _TIME), *fields[at:]])
+
+    def read(self, partition: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the partition. Outputs are read file by file; a state is in memory as a whole."""
+        tables = self._outputs(partition) if self.view in OUTPUTS else iter([self._state(partition)])
+        for table in tables:
+            yield from self._shown(table).to_batches(max_chunksize=_ROWS)
+
+    def _outputs(self, partition: int) -> Iterator[pa.Table]:
+        log, bounds = self._log(), self.bounds
+        limits = {"after_batch": bounds.after_batch, "up_to": bounds.up_to}
+        for file in log.data_files(OUTPUTS[self.view], partition, **limits):
+            yield self._chosen(read_files(log.lake, [file], log.schema, None, **limits))
+
+    def _state(self, partition: int) -> pa.Table:
+        rows = self._chosen(self._log().read("state", partition))
+        if self.view == HISTORY:
+            return self._versions(rows)
+        slot = operator_for(self.whole).slot
+        if isinstance(slot, Mapping):  # rows of no step say where the steps stand
+            slot = {step: names for step, names in slot.items() if step is not None}
+        rows = live_rows(rows, slot)
+        bounds = self.bounds
+        later = pc.and_(pc.greater(rows["batch"], bounds.after_batch), pc.less_equal(rows["batch"], bounds.up_to))
+        return rows.filter(later)
+
+    def _versions(self, rows: pa.Table) -> pa.Table:
+        """Return the versions by the SQL of the table's views, with times in ms."""
+        bytes_alone = self._table.model_copy(update={"key_format": "bytes", "value_format": "bytes"})
+        query = f"SELECT * FROM ({versions_query('rows', bytes_alone)})"
+        if self.as_of is not None:
+            query += f" WHERE {was_valid(str(self.as_of), self._table.history_retention)}"
+        with duckdb.connect(config={"threads": 1}) as connection:
+            connection.register("rows", rows)
+            return connection.sql(query).to_arrow_table()
+
+    def _chosen(self, rows: pa.Table) -> pa.Table:
+        """Return the rows of the step, and of the keys if some are wanted: whole slots, so the state stays right."""
+        if self.step is not None:
+            rows = rows.filter(pc.equal(rows["step"], self.step))
+        if self.bounds.keys is not None:
+            rows = rows.filter(pc.is_in(rows["key"], pa.array(sorted(self.bounds.keys), pa.binary())))
+        return rows
+
+    def _shown(self, rows: pa.Table) -> pa.Table:
+        """Return the rows with the columns of the schema."""
+        times = {"event_time": "timestamp", "valid_from": "timestamp", "valid_to": "next"}
+        columns = [
+            _as_time(rows[times[field.name]]) if field.type == _TIME else rows[field.name].cast(field.type, safe=False)
+            for field in self.schema
+        ]
+        return pa.table(columns, self.schema)
+
+    def _own(self, names: Sequence[str]) -> list[pa.Field]:
+        formats = {"key": self.rules.key_format, "value": self.rules.value_format}
+        of_log = self._log().schema
+        return [
+            pa.field(name, pa.string()) if formats.get(name, "bytes") != "bytes" else of_log.field(name)
+            for name in names
+        ]
+
+    @property
+    def _left_out(self) -> set[str]:
+        return _WITHOUT[self.view] | (set() if self.whole.operators else {"step"})
+
+    @property
+    def _table(self) -> TableHistoryRules:
+        assert isinstance(self.rules, TableHistoryRules), "only a table has versions"
+        return self.rules
+
+    def _log(self) -> OperatorLog:
+        return OperatorLog.at(self.lake, self.version)
+
+
+_ROWS = 65_536
+"""Rows of a record batch at most."""
+_VALID = (pa.field("valid_from", _TIME), pa.field("valid_to", _TIME))
+
+
+def found(
+    log: Place, *, view: str = "emissions", step: str | None = None, batch: int | None = None, as_of: int | None = None
+) -> LogRows:
+    """Return the rows of a view of the log, of one step, as of the batch.
+
+    Raise UserError, which names what there is, if there is no such log, view, step or batch, and if an operator that is
+    no table, or that keeps latest values alone, has no versions to read as of a time.
+    """
+    lake = open_lake(log)
+    if newest_version(lake) is None or (newest := OperatorLog.at(lake, None).newest()) is None:
+        raise UserError("there is no operator log", value=log, remedy="name the folder <lake>/<operator> of a log")
+    whole = rules_of(newest.settings)
+    rules = _rules_of_step(whole, step)
+    _check_view(view, rules, as_of)
+    at = OperatorLog.at(lake, None).version
+    if batch is not None and not 0 <= batch <= newest.batch:
+        raise UserError("the log has no such batch", value=batch, remedy=f"its newest one is {newest.batch}")
+    if batch is not None and view not in OUTPUTS:
+        at = _version_of(lake, at, batch)
+    return LogRows(
+        lake=lake,
+        version=at,
+        view=view,
+        whole=whole,
+        rules=rules,
+        partitions=tuple(sorted(newest.partitions)),
+        step=step,
+        bounds=Bounds(up_to=ANY_BATCH if batch is None else batch),
+        as_of=as_of,
+    )
+
+
+def _rules_of_step(whole: OperatorRules, step: str | None) -> OperatorRules:
+    if step is None:
+        return whole
+    if step not in whole.operators:
+        there_are = ", ".join(whole.operators) or "none: the operator is no pipeline"
+        raise UserError("the operator has no such step with state", value=step, remedy=f"its steps are: {there_are}")
+    formats = {"key_format": whole.key_format, "value_format": whole.value_format}
+    return whole.operators[step].model_copy(update=formats)
+
+
+def _check_view(view: str, rules: OperatorRules, as_of: int | None) -> None:
+    is_table = isinstance(rules, TableHistoryRules)
+    views = [*OUTPUTS, STATE, *([HISTORY] if is_table else [])]
+    if view not in views:
+        tables = "" if is_table else "; only a table has a history"
+        raise UserError("the operator has no such view", value=view, remedy=f"views: {', '.join(views)}{tables}")
+    if as_of is not None and view != HISTORY:
+        raise UserError("only a history has times", value=f"view {view}", remedy="read the view history of a table")
+    if as_of is not None and isinstance(rules, TableHistoryRules) and rules.versions == "latest":
+        remedy = "leave asOf out, or keep a history: history_retention"
+        raise UserError("a table of latest values has no history", value=as_of, remedy=remedy)
+
+
+def _version_of(lake: Lake, newest: int, batch: int) -> int:
+    """Return the newest version of the log whose batch is the given one: its entries are read back to that."""
+    oldest: Any = None
+    for version, document in documents_before(lake, newest):
+        if document["batch"] <= batch:
+            return version
+        oldest = document["batch"]
+    raise UserError("the state as of that batch is gone", value=batch, remedy=f"the oldest batch is {oldest}")
+
+
+def _as_time(milliseconds: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return times in ms as timestamps; one beyond the last timestamp is shown as that."""
+    within = pc.min_element_wise(milliseconds.cast(pa.int64()), np.int64(_LAST_MS), skip_nulls=False)
+    return pc.multiply(within, 1_000).cast(_TIME)

@@ -1,0 +1,168 @@
+"""The join of two streaming DataFrames as of the event time, against a join of all rows in Spark SQL."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
+
+import tidegate as tg
+import tidegate.spark
+from tests.kill.service import QUICK_START
+from tests.patience import PATIENCE_S
+from tests.runtime.stream import joined
+from tidegate.contracts.errors import ConfigurationError
+from tidegate.runtime.stream.columns import JoinedColumns, StreamColumns
+
+pytestmark = pytest.mark.spark
+
+PATIENCE = f"{PATIENCE_S}s"
+
+
+def expected(spark: Any, folder: Path) -> Counter[Any]:
+    """Each row of the stream with the newest version at its time, by Spark SQL over all rows."""
+    sides = [spark.read.format("delta").load(joined.folder_of(folder, port)) for port in range(2)]
+    rows = spark.sql(
+        """SELECT stream.key, stream.at, max_by(version.value, version.at) AS value
+           FROM {stream} AS stream LEFT JOIN {table} AS version ON version.key = stream.key AND version.at <= stream.at
+           WHERE stream.at < {end} GROUP BY stream.key, stream.at, stream.number""",
+        stream=sides[0],
+        table=sides[1],
+        end=joined.END,
+    )
+    return Counter((row["key"], row["at"], row["value"]) for row in rows.collect())
+
+
+def emitted(spark: Any, folder: Path) -> Counter[Any]:
+    """What the query has emitted."""
+    tidegate.spark.register_format(spark)
+    rows = spark.read.format("tidegate").load(str(folder / "lake" / joined.NAME))
+    found = rows.selectExpr("key", "timestamp", "get_json_object(value, '$.table') AS value")
+    return Counter(tuple(row) for row in found.collect())
+
+
+def run_orders(spark: Any, folder: Path, partitions: int, seed: int) -> None:
+    joined.write(folder, joined.keys_by_partition(spark, partitions), seed)
+    joined.start(spark, folder, partitions).query.awaitTermination()
+    assert emitted(spark, folder) == expected(spark, folder)
+
+
+def test_for_some_orders_of_arrival_within_the_grace_the_join_is_that_of_spark_sql(spark: Any, tmp_path: Path) -> None:
+    run_orders(spark, tmp_path, 4, 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(10))
+def test_for_1000_orders_of_arrival_within_the_grace_the_join_is_that_of_spark_sql(
+    spark: Any, tmp_path: Path, seed: int
+) -> None:
+    run_orders(spark, tmp_path, 100, seed)
+
+
+POINTS = ("after_commit", "before_commit", "after_dirty_header", "after_claim")
+
+
+@pytest.mark.kill
+def test_a_join_that_is_killed_20_times_loses_nothing_and_emits_nothing_twice(spark: Any, tmp_path: Path) -> None:
+    joined.write(tmp_path, joined.keys_by_partition(spark, 4), 3)
+    for kill in range(20):
+        point = f"{POINTS[kill % len(POINTS)]}:1"
+        died = subprocess.run(
+            [sys.executable, "-m", "tests.runtime.stream.joined", str(tmp_path), "4"],
+            env={**os.environ, **QUICK_START, "TIDEGATE_KILL_AT": point},
+            start_new_session=True,
+            timeout=300,
+            check=False,
+        )
+        assert died.returncode == -signal.SIGKILL
+    joined.start(spark, tmp_path, 4).query.awaitTermination()
+    assert emitted(spark, tmp_path) == expected(spark, tmp_path)
+
+
+def test_within_a_batch_the_rows_of_the_table_come_first(spark: Any) -> None:
+    rows = spark.createDataFrame([("a", "s", 5, None)], "key string, value string, at long, number long")
+    versions = spark.createDataFrame([("a", "t", 9, 7)], "key string, value string, at long, number long")
+    side = StreamColumns(key="key", value="value", timestamp="at", order_by="number")
+    columns = JoinedColumns(stream=side, table=side)
+    found = columns.prepared(columns.united(rows, versions), 1, 1).collect()
+    assert [(row["port"], bytes(row["value"])) for row in found] == [(1, b"t"), (0, b"s")]
+
+
+SIDES = {"key": "key", "timestamp": "at", "order_by": "number"}
+
+
+def source(spark: Any, folder: Path, name: str, rows: list[tuple[Any, ...]], columns: str) -> Any:
+    """A stream of the rows, of a Delta table of that name."""
+    frame = spark.createDataFrame(rows, columns).coalesce(1)
+    frame.write.format("delta").mode("append").option("delta.enableChangeDataFeed", "true").save(str(folder / name))
+    return spark.readStream.format("delta").load(str(folder / name))
+
+
+def test_steps_behind_the_join_read_the_fields_of_both_sides(spark: Any, tmp_path: Path) -> None:
+    planned = source(
+        spark, tmp_path, "in", [("a", 5, 1), ("b", 6, 2), ("z", 90, 3)], "key string, at long, number long"
+    )
+    winds = source(
+        spark, tmp_path, "winds", [("a", 30, 1, 1), ("b", 10, 2, 2), ("z", 0, 90, 3)],
+        "key string, wind int, at long, number long",
+    )  # fmt: skip
+    weather = tidegate.spark.table(winds, **SIDES, history="1s", name="weather")
+    chain = tidegate.spark.stream(planned, **SIDES).join(weather, how="inner", grace="10ms")
+    stormy = chain.filter("weather.wind > 20").select(number="number", wind="weather.wind")
+    with stormy.start("stormy", lake=tmp_path / "lake", state=tmp_path / "state", partitions=1) as query:
+        query.await_caught_up(PATIENCE)
+        found = query.sql("SELECT key, value FROM stormy_emissions")
+        assert [(row["key"], row["value"]) for row in found] == [("a", '{"number":1,"wind":30}')]
+        assert len(query.sql("SELECT * FROM stormy_weather_history")) == 3
+        assert [row["key"] for row in query.sql("SELECT key FROM stormy_join_weather_buffer")] == ["z"]
+        assert {row["step"] for row in query.sql("SELECT step FROM stormy_steps")} == {"weather", "join_weather"}
+
+
+def test_a_delete_in_a_change_data_feed_ends_the_version(spark: Any, tmp_path: Path) -> None:
+    columns = "key string, wind int, at timestamp, number long"
+    source(spark, tmp_path, "winds", [("a", 30, None, 1), ("b", 10, None, 2)], columns)
+    stored = DeltaTable.forPath(spark, str(tmp_path / "winds"))
+    stored.update("key = 'b'", {"wind": F.lit(11)})
+    stored.delete("key = 'a'")
+    feed = spark.readStream.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
+    changes = feed.load(str(tmp_path / "winds"))
+    weather = tidegate.spark.table(
+        changes, key="key", timestamp="_commit_timestamp", order_by="_commit_version", history="30d"
+    )
+    with weather.start("weather", lake=tmp_path / "lake", state=tmp_path / "state", partitions=1) as query:
+        query.await_caught_up(PATIENCE)
+        newest = query.sql("SELECT key, value FROM weather_history WHERE valid_to IS NULL")
+        assert [(row["key"], row["value"]) for row in newest] == [("b", '{"wind":11,"number":2}')]
+        assert len(query.sql("SELECT * FROM weather_history")) == 3
+
+
+def test_problems_of_both_sides_come_at_once_each_with_its_line(spark: Any, tmp_path: Path) -> None:
+    planned = source(spark, tmp_path, "in", [("a", 5, 1)], "key string, at long, number long")
+    weather = tidegate.spark.table(planned, key="key", timestamp="when", order_by="number", history="soon")
+    chain = tidegate.spark.stream(planned, **SIDES).join(weather, how="left", grace="1h")
+    with pytest.raises(ConfigurationError) as error:
+        chain.start("joined", lake=tmp_path / "lake")
+    wheres = [problem.where.split(" ", 1)[1] for problem in error.value.problems]
+    assert wheres == [".table(), timestamp", ".table(), history_retention"]
+
+
+def test_a_table_of_an_application_and_two_tables_of_one_name_are_refused(spark: Any, tmp_path: Path) -> None:
+    planned = source(spark, tmp_path, "in", [("a", 5, 1)], "key string, at long, number long")
+    stream = tidegate.spark.stream(planned, **SIDES)
+    app = tg.Application("app", kafka="127.0.0.1:9092", lake=tmp_path / "lake", keep_output="1d")
+    of_topic = app.table("weather", history="1d")
+    for tables, cause in (
+        ([of_topic], "the table is that of a topic"),
+        ([tidegate.spark.table(planned, **SIDES, history="1d") for _ in range(2)], "another table is joined"),
+    ):
+        chain = [stream.join(each, how="left") for each in tables][-1]
+        with pytest.raises(ConfigurationError, match=cause):
+            chain.start("joined", lake=tmp_path / "lake")
