@@ -295,11 +295,6 @@ class OperatorRules(Config):
     rewind_window: Duration = 7 * 86_400_000
     """How far back in time the log can be read as of an earlier version."""
 
-    @property
-    def operators(self) -> Mapping[str, OperatorRules]:
-        """Return the rules of each step that holds state, by name; of an operator without steps its own, under ""."""
-        return {"": self}
-
     def closed_kept_for_ms(self) -> int | None:
         """Return how far behind stream time closed windows are still known, in ms; None if nothing depends on that."""
         return None

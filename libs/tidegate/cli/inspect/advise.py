@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,8 @@ def command(file: Path, operator: str, plot: Path | None, as_json: bool) -> None
     """
     application = load(file)
     name, _, step = operator.partition(".")
-    steps = _config(application, name).operators
+    config = _config(application, name)
+    steps: Mapping[str, OperatorRules] = config.operators or {"": config}
     step = next(iter(steps)) if len(steps) == 1 and not step else step
     if step not in steps:
         raise UserError(
