@@ -74,13 +74,19 @@ def avro(*, schema: Mapping[str, Any] | str | Path, schemas: str | Path) -> Form
     """Return the format of Avro records in the wire format of a schema registry; steps of a pipeline read their fields.
 
     `schema`: the reader's schema, or the path of its file. Values with other schemas are resolved to it, as Avro's
-    specification says. `schemas`: a folder with the schemas of writers, `17.avsc` for that of number 17, which every
-    worker reads under the same path. Relative paths start at the folder of the program. Views show bytes. It needs the
-    extra `avro`.
+    specification says. `schemas`: where the schemas of writers are: the URL of a schema registry, a file
+    `NAME.properties` with the options of its client, or a folder, with `17.avsc` for the schema of number 17. Every
+    worker reads files under the same path. Relative paths start at the folder of the program. Views show bytes. It
+    needs the extra `avro`, and for a registry `schema-registry`.
     """
     folder = caller().folder
-    known = option_of(schemas, (str, Path), lambda each: str((folder / each).absolute()), "name a folder")
+    known = option_of(schemas, (str, Path), lambda each: _place(folder, each), "name a folder, or a registry's URL")
     return Format("avro", {"schema": _schema(folder, schema), "schemas": known})
+
+
+def _place(folder: Path, schemas: str | Path) -> str:
+    is_url = isinstance(schemas, str) and schemas.startswith(("http://", "https://"))
+    return str(schemas) if is_url else str((folder / schemas).absolute())
 
 
 def _schema(folder: Path, schema: object) -> Any:

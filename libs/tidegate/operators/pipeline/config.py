@@ -128,7 +128,7 @@ class PipelineRules(KeyRules):
     `string`, `int16`, `int32`, `int64`, `float32`, `float64` and `uuid`."""
     value: ValueType = "bytes"
     """Type of the input's values: as of keys, `{json: {NAME: TYPE}}` with the fields that steps read, or
-    `{avro: {schema: SCHEMA, schemas: FOLDER}}`."""
+    `{avro: {schema: SCHEMA, schemas: URL}}` (or a folder)."""
     time: Literal["pipeline", "records"] = "pipeline"
     """What moves the time of a step: rows and the time of the steps before it, or with `records`, as in Kafka Streams,
     the rows that arrive at it alone."""

@@ -16,7 +16,7 @@ from tidegate.kernels.codecs.json_columns import JsonDecoder
 from tidegate.kernels.codecs.port import CODE, Decoded, Decoder
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder
 from tidegate.kernels.columns import binary_column, in_one
-from tidegate.operators.pipeline.evaluated.schema_folder import SchemaFolder
+from tidegate.operators.pipeline.evaluated.schema_sources import source_of
 from tidegate.operators.pipeline.rules.places import WINDOW, Place
 
 _NO_BYTES = np.zeros(0, np.uint8)
@@ -86,7 +86,7 @@ def _decoder_of(place: Place, chosen: list[pa.Field]) -> Decoder:
     if form == "avro":
         assert place.values.avro is not None
         schema, schemas = place.values.avro
-        return AvroDecoder(schema, [field.name for field in chosen], SchemaFolder(schemas))
+        return AvroDecoder(schema, [field.name for field in chosen], source_of(schemas))
     if form == "object" or form == "single" or form == "joined":
         return JsonDecoder(_decoded_schema(place, chosen))
     return PrimitiveDecoder(form, "value")

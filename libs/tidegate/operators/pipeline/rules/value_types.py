@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import orjson
 import pyarrow as pa
@@ -14,7 +15,8 @@ from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.values import PRIMITIVES, Avro, Primitive, Values, as_written, schema_of
 from tidegate.kernels.codecs.avro.schemas import columns_of, read_schema
 
-_AVRO = "write {avro: {schema: {type: record, ...}, schemas: FOLDER}}"
+_AVRO = "write {avro: {schema: {type: record, ...}, schemas: FOLDER}}, or the URL of a registry"
+_LOGIN = "write url=... and basic.auth.user.info=NAME:PASSWORD in a file that ends with .properties, and name the file"
 
 
 def _read_value(value: object) -> Any:
@@ -33,11 +35,20 @@ def _read_value(value: object) -> Any:
 def _read_avro(given: object) -> Avro:
     if not isinstance(given, Mapping) or set(given) != {"schema", "schemas"} or not isinstance(given["schemas"], str):
         raise InvalidValue("not a description of Avro values", _AVRO)
-    if not Path(given["schemas"]).is_absolute():
-        raise InvalidValue("the folder of the schemas is not absolute", "write its whole path: every worker reads it")
+    _check_place(given["schemas"])
     found = Avro(orjson.dumps(given["schema"]).decode(), given["schemas"])
     columns_of(read_schema(found.schema))
     return found
+
+
+def _check_place(schemas: str) -> None:
+    """Raise InvalidValue unless every worker finds the schemas there, and their place has no password."""
+    url = urlsplit(schemas)
+    if url.scheme in ("http", "https"):
+        if url.username is not None or url.password is not None:
+            raise InvalidValue("the URL has a login, which logs would show", _LOGIN)
+    elif not Path(schemas).is_absolute():
+        raise InvalidValue("the folder of the schemas is not absolute", "write its whole path: every worker reads it")
 
 
 def value_as_written(value: str | pa.Schema | Avro) -> Any:

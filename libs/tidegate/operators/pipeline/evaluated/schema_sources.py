@@ -1,0 +1,106 @@
+"""Where the schemas of writers are found: in a folder, or in a schema registry.
+
+Both are opened by the worker that reads values. A login for a registry is in a file, which the worker reads: the
+configuration of an operator, which logs and `tidegate plan` show, has the name of that file alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tidegate.contracts.errors import Unavailable, UserError
+from tidegate.contracts.extras import require
+from tidegate.kernels.codecs.avro.decoder import SchemaSource
+
+_NOT_FOUND, _REFUSED = 404, (401, 403)
+OPTIONS = ".properties"
+"""The end of the names of files with options of a registry's client."""
+
+
+def source_of(schemas: str) -> SchemaSource:
+    """Return the schemas of a folder, of a registry's URL, or of a registry that a file of options describes."""
+    if schemas.startswith(("http://", "https://")):
+        return SchemaRegistry({"url": schemas})
+    if schemas.endswith(OPTIONS):
+        return SchemaRegistry(_options_in(Path(schemas)))
+    return SchemaFolder(Path(schemas))
+
+
+class SchemaFolder:
+    """A folder with the schema of number N in the file `N.avsc`. New files may be added at any time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def schema(self, number: int) -> str | None:
+        """Return the text of the schema; None if it has no file. Raise Unavailable if the folder cannot be read."""
+        file = self._folder / f"{number}.avsc"
+        try:
+            return file.read_text() if file.exists() or not self._folder.is_dir() else None
+        except (OSError, UnicodeDecodeError) as error:
+            remedy = "make the folder and the file readable"
+            raise Unavailable(f"a schema cannot be read: {error}", value=file, remedy=remedy) from None
+
+
+class SchemaRegistry:
+    """A schema registry with Confluent's HTTP interface, reached by its own client. `options`: those of the client."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def schema(self, number: int) -> str | None:
+        """Return the text of the schema; None if the registry has none of that number.
+
+        Raise Unavailable if the registry cannot be reached, and UserError if it refuses the login.
+        """
+        from confluent_kafka.schema_registry import SchemaRegistryError
+        from httpx2 import HTTPError
+
+        client = self._client
+        try:
+            return str(client.get_schema(number).schema_str)
+        except SchemaRegistryError as error:
+            if error.http_status_code == _NOT_FOUND:
+                return None
+            raise self._failure(error.http_status_code) from None
+        except HTTPError as error:
+            raise self._unavailable(type(error).__name__) from None
+
+    @cached_property
+    def _client(self) -> Any:
+        require("confluent_kafka")
+        require("httpx2")
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        try:
+            return SchemaRegistryClient(dict(self._options))
+        except (ValueError, TypeError, OSError) as error:
+            remedy = f"correct the options of the registry: {error}"
+            raise UserError("the registry's client cannot be made", value=self._url, remedy=remedy) from None
+
+    def _failure(self, status: int) -> UserError | Unavailable:
+        if status in _REFUSED:
+            remedy = f"write a login that it takes in the file of options, a name that ends with {OPTIONS}"
+            return UserError(f"the schema registry refuses the login ({status})", value=self._url, remedy=remedy)
+        return self._unavailable(f"status {status}")
+
+    def _unavailable(self, what: str) -> Unavailable:
+        return Unavailable(f"the schema registry cannot be read: {what}", value=self._url, remedy="start the registry")
+
+    @property
+    def _url(self) -> str | None:
+        return self._options.get("url")
+
+
+def _options_in(file: Path) -> dict[str, str]:
+    """Return the options in lines of the form NAME=VALUE. Raise UserError if the file cannot be read."""
+    try:
+        lines = [line.strip() for line in file.read_text().splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        remedy = "make it readable for every worker"
+        raise UserError(f"the options of the registry cannot be read: {error}", value=file, remedy=remedy) from None
+    given = [line.partition("=") for line in lines if line and not line.startswith("#")]
+    return {name.strip(): value.strip() for name, _, value in given}

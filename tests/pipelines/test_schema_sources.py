@@ -1,0 +1,125 @@
+"""Schemas of writers: from a folder, and from a registry by its HTTP interface."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from tests.pipelines.test_avro_values import FLIGHT, SUPPRESSED, avro, flight
+from tests.pipelines.test_rules import pipeline, problems
+from tidegate.contracts.errors import Unavailable, UserError
+from tidegate.contracts.flow import Flow
+from tidegate.contracts.records import Records, Row
+from tidegate.devkit.embedded_broker import free_ports
+from tidegate.operators.pipeline.building import steps_of
+from tidegate.operators.pipeline.evaluated.schema_sources import source_of
+
+pytestmark = pytest.mark.fast
+
+TEXT = json.dumps(FLIGHT)
+LOGIN = "Basic YW5uOnNlY3JldA=="
+"""That of ann, whose password is secret."""
+
+
+class Registry(BaseHTTPRequestHandler):
+    """A registry's answers to GET /schemas/ids/NUMBER: the schema of 17, and to nobody but ann that of 20."""
+
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        match self.path.partition("?")[0].rpartition("/")[2]:
+            case "17":
+                self._answer(200, {"schema": TEXT})
+            case "20" if self.headers.get("Authorization") == LOGIN:
+                self._answer(200, {"schema": TEXT})
+            case "20":
+                self._answer(401, {"error_code": 401, "message": "Unauthorized"})
+            case "21":
+                self._answer(500, {"error_code": 50001, "message": "Error in the backend"})
+            case _:
+                self._answer(404, {"error_code": 40403, "message": "Schema not found"})
+
+    def _answer(self, status: int, body: dict[str, object]) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    Registry.asked = []
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_folder_has_a_file_for_each_schema(tmp_path: Path) -> None:
+    (tmp_path / "17.avsc").write_text(TEXT)
+    folder = source_of(str(tmp_path))
+    assert (folder.schema(17), folder.schema(18)) == (TEXT, None)
+
+
+def test_a_registry_is_asked_for_each_schema_and_an_unknown_one_is_none(registry: str) -> None:
+    source = source_of(registry)
+    assert [source.schema(17), source.schema(17), source.schema(18)] == [TEXT, TEXT, None]
+    assert len([path for path in Registry.asked if path.startswith("/schemas/ids/17")]) == 1
+
+
+def test_a_pipeline_reads_values_by_the_schemas_of_a_registry(registry: str) -> None:
+    value = {"avro": {"schema": FLIGHT, "schemas": registry}}
+    [first, *_] = steps_of(pipeline({"filter": "delay > 15"}, SUPPRESSED, value=value))
+    assert first.function is not None
+    rows = [Row(b"k", each, 1, at) for at, each in enumerate([flight(), flight(delay=3), flight(18)])]
+    sifted = first.function(Flow.of_input(Records.from_rows(rows)))
+    assert (sifted.filtered, sifted.causes) == (1, ("value: schema 18 is unknown",))
+
+
+def test_a_login_is_read_from_a_file_and_is_no_part_of_the_configuration(registry: str, tmp_path: Path) -> None:
+    file = tmp_path / "registry.properties"
+    file.write_text(f"# the registry\nurl = {registry}\nbasic.auth.user.info=ann:secret\n")
+    assert source_of(str(file)).schema(20) == TEXT
+    config = pipeline({"filter": "delay > 15"}, SUPPRESSED, value={"avro": {"schema": FLIGHT, "schemas": str(file)}})
+    assert b"secret" not in pickle.dumps(config) and "secret" not in config.model_dump_json() + repr(config)
+
+
+def test_a_refused_login_names_the_remedy_and_no_password(registry: str, tmp_path: Path) -> None:
+    file = tmp_path / "registry.properties"
+    file.write_text(f"url={registry}\nbasic.auth.user.info=bob:hidden\n")
+    with pytest.raises(UserError, match="refuses the login") as refused:
+        source_of(str(file)).schema(20)
+    assert registry in str(refused.value) and "hidden" not in str(refused.value)
+
+
+def test_options_that_cannot_be_read_are_a_problem_with_its_remedy(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="options of the registry cannot be read"):
+        source_of(str(tmp_path / "registry.properties"))
+    (tmp_path / "registry.properties").write_text("basic.auth.user.info=ann:secret\n")
+    with pytest.raises(UserError, match="client cannot be made") as refused:
+        source_of(str(tmp_path / "registry.properties")).schema(17)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_registry_that_fails_or_cannot_be_reached_is_waited_for(registry: str) -> None:
+    with pytest.raises(Unavailable, match="status 500"):
+        source_of(registry).schema(21)
+    [port] = free_ports(1)
+    with pytest.raises(Unavailable, match="ConnectError"):
+        source_of(f"http://127.0.0.1:{port}").schema(17)
+
+
+def test_a_url_with_a_login_is_refused(tmp_path: Path) -> None:
+    found = problems(SUPPRESSED, value=avro(tmp_path) | {"avro": {"schema": FLIGHT, "schemas": "http://a:b@host"}})
+    assert found == {"value": "the URL has a login, which logs would show"}
