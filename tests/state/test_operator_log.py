@@ -6,7 +6,7 @@ import errno
 import os
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profile import sized
 from tests.lakes import checkpoint_path, entry_path, lake_at
+from tests.patience import PATIENCE_S
 from tests.state.logs import OPERATOR, SCHEMA, a_file, commit_rows, files, meta, new_log, reopened, rows
 from tidegate.contracts.batch_metadata import Counts, is_complete
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable, UserError
@@ -114,6 +115,51 @@ def test_a_checkpoint_is_written_only_for_a_version_with_complete_metadata(
     for batch in (5, 6):
         commit_rows(log, batch, {})
     assert [version for version in range(7) if checkpoint_path(log.lake, version).exists()] == [5]
+
+
+def test_a_checkpoint_that_was_begun_is_written_once_and_the_next_commit_waits_for_it(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 2)
+    commit_rows(log, 1, {})
+    commit_rows(log, 2, {("state", 0): rows("a")})
+    begun: list[Callable[[], None]] = []
+    end: Future[None] = Future()
+
+    def begin(write: Callable[[], None]) -> Future[None]:
+        begun.append(write)
+        return end
+
+    log.begin_checkpoint(begin)
+    log.begin_checkpoint(begin)
+    with ThreadPoolExecutor(1) as beside:
+        committed = beside.submit(commit_rows, log, 3, {("state", 0): rows("b")})
+        with pytest.raises(TimeoutError):
+            committed.result(0.1)
+        assert log.version == 2
+        [write] = begun
+        write()
+        end.set_result(None)
+        committed.result(PATIENCE_S)
+    assert [version for version in range(5) if checkpoint_path(log.lake, version).exists()] == [2]
+    assert reopened(log).newest() == log.newest()
+    assert keys(reopened(log).read("state")) == [b"a", b"b"]
+
+
+def test_if_a_checkpoint_that_was_begun_fails_the_next_commit_does_and_the_one_after_it_writes_it(
+    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 2)
+    commit_rows(log, 1, {})
+    commit_rows(log, 2, {})
+    failed: Future[None] = Future()
+    failed.set_exception(Unavailable("disk full"))
+    log.begin_checkpoint(lambda write: failed)
+    with pytest.raises(Unavailable):
+        commit_rows(log, 3, {})
+    assert not checkpoint_path(log.lake, 2).exists()
+    commit_rows(log, 3, {})
+    assert checkpoint_path(log.lake, 2).exists()
 
 
 def test_delta_never_cleans_up_the_log_by_itself(log: OperatorLog) -> None:

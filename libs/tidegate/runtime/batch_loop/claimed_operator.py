@@ -112,7 +112,7 @@ class ClaimedOperator:
     def round(self) -> bool:
         """Run one micro-batch if there is anything to do; return whether one was run.
 
-        In the same round, advance background work: recoveries, offset commits, compactions.
+        In the same round, advance background work: recoveries, offset commits, log checkpoints, compactions.
         """
         self.log.check_own_entry()
         # rule: settled-before-plan
@@ -124,6 +124,7 @@ class ClaimedOperator:
         else:
             self._check_no_successor()
         self.publication.commit_offsets(self.newest, every_s=COMMIT_OFFSETS_EVERY_S)
+        self.log.begin_checkpoint(lambda write: self._driver.environment.in_background(write, "checkpoint"))
         self._renew_lease_and_report_wait()
         self._compact_in_background()
         return bool(plans)

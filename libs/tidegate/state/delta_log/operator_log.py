@@ -7,7 +7,8 @@ listed and the table's file list is kept in memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import NoReturn
 
@@ -91,6 +92,7 @@ class OperatorLog:
         self._newest: Newest | None = None
         self._own_entry: bytes | None = None
         self._puts = 0
+        self._checkpoint: Future[None] | None = None
         self._recent = RecentEntries(lake, clock)
 
     @classmethod
@@ -268,10 +270,12 @@ class OperatorLog:
 
     def pinned_copy(self) -> OperatorLog:
         """Return a copy of the handle that stays at this version, for a thread that runs beside the committing one."""
-        snapshot = replace(self._snapshot, files=dict(self._snapshot.files))
-        handle = OperatorLog(self.lake, snapshot, self._clock)
+        handle = OperatorLog(self.lake, self._copied_snapshot(), self._clock)
         handle._newest = self._newest
         return handle
+
+    def _copied_snapshot(self) -> Snapshot:
+        return replace(self._snapshot, files=dict(self._snapshot.files))
 
     def batches(
         self,
@@ -318,7 +322,7 @@ class OperatorLog:
         try:
             # rule: committed-files-whole/checked
             require_whole(self.lake, [*files, *records])
-            self._checkpoint_if_due()
+            self._end_checkpoint()
         except Exception:  # no entry was written, so no commit can name these files
             # rule: failed-batch-files
             delete_files(self.lake, [file.path for file in (*files, *records)])
@@ -400,18 +404,30 @@ class OperatorLog:
         """Return the file of the table of which a part is given."""
         return self._snapshot.files[file.path]
 
-    def _checkpoint_if_due(self) -> None:
-        """Write a checkpoint of the handle's version if one is due and the metadata of that version is complete.
+    def begin_checkpoint(self, start: Callable[[Callable[[], None]], Future[None]]) -> None:
+        """Start to write a checkpoint of the handle's version, if one is due and that version's metadata is complete.
 
-        This is done before a commit, so that a failure here leaves no doubt about the outcome of the commit.
+        `start` is called with the function that writes it, and returns the future of its end, for which the next commit
+        waits. Without this, that commit writes the checkpoint itself.
         """
-        snapshot = self._snapshot
         # rule: metadata-complete/checkpoint
         if self._newest is None or self._newest.version != self.version or not self._needs_checkpoint(self.version):
             return
-        write_checkpoint(self.lake, self.version, snapshot.actions())
-        self._puts += 2
-        snapshot.checkpoint = self.version
+        if self._checkpoint is None:
+            version, snapshot = self.version, self._copied_snapshot()
+            self._checkpoint = start(lambda: write_checkpoint(self.lake, version, snapshot.actions()))
+
+    def _end_checkpoint(self) -> None:
+        """Have the checkpoint written that is due or was begun.
+
+        This is done before a commit, so that a failure here leaves no doubt about the outcome of the commit.
+        """
+        self.begin_checkpoint(_at_once)
+        if (begun := self._checkpoint) is not None:
+            self._checkpoint = None
+            begun.result()
+            self._puts += 2
+            self._snapshot.checkpoint = self.version
 
     def _needs_checkpoint(self, version: int) -> bool:
         """Return True if a reader of the version replays so many entries that a checkpoint is worth its cost."""
@@ -482,6 +498,14 @@ class OperatorLog:
                 remedy="restore the log's _delta_log from a copy",
             )
         return newest
+
+
+def _at_once(work: Callable[[], None]) -> Future[None]:
+    """Do the work and return the future of its end."""
+    work()
+    done: Future[None] = Future()
+    done.set_result(None)
+    return done
 
 
 def _refuse_foreign_changes(log: Lake, entries: Sequence[Entry]) -> None:
