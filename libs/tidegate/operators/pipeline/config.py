@@ -191,6 +191,10 @@ class PipelineRules(KeyRules):
         before = zip(self.steps, self.places(), strict=False)
         return {step.name: step.rules.hold(place.length) for step, place in before if isinstance(step, Stateful)}
 
+    def results(self, values: Values, emits: pa.Schema | None) -> Values:
+        """Return what is known of the values behind the last step; those of the input are an option of the pipeline."""
+        return self.places()[-1].values
+
     def hold(self, length: int | None) -> int | None:
         """Return the sum of the steps' holds; None if one of them passes no marks on."""
         holds = [hold for hold in self.holds().values() if hold is not None]
