@@ -133,6 +133,7 @@ Steps = Annotated[
 OwnTable = Annotated[
     Stateful | None,
     PlainValidator(own_table.read, json_schema_input_type=Stateful | None),
+    PlainSerializer(own_table.as_written, when_used="json"),
 ]
 
 
