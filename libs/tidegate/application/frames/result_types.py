@@ -41,10 +41,12 @@ class Results(NamedTuple):
     is_object: bool
 
     def typed(self, value: Column) -> Column:
-        """Return the column of values, which is text, with their type."""
+        """Return the column of values, which is JSON text, with their type."""
         from pyspark.sql import functions as F
 
-        return F.from_json(value, self.type) if self.is_object else value.cast(self.type)
+        if self.is_object:
+            return F.from_json(value, self.type)
+        return F.from_json(F.concat(F.lit("["), value, F.lit("]")), f"array<{self.type}>")[0]
 
 
 def results_of(

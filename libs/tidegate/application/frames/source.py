@@ -74,7 +74,7 @@ class FrameSource(Definitions):
             definition = definition.after(".start", place, {}, faults)
         given = {each: _taken(each, value) for each, value in {"name": name, **options}.items() if value is not None}
         config = self._configuration(definition, place, given)
-        rows, columns = self._rows(config)
+        rows, columns = self._rows(definition)
         if (before := _running.pop(str(config.log), None)) is not None and before.is_running:
             before.stop()
         let_workers_import(place.folder)
@@ -125,28 +125,24 @@ class FrameSource(Definitions):
         steps = definition.steps or (definition.options,)
         return [self._tables[step["table"]] for step in steps if step.get("table") in self._tables]
 
-    def _rows(self, config: StreamConfig) -> tuple[DataFrame, StreamColumns | JoinedColumns]:
+    def _rows(self, definition: Definition) -> tuple[DataFrame, StreamColumns | JoinedColumns]:
         """Return the DataFrame of the query, and its columns: those of the stream, or of the stream and its table."""
         from tidegate.runtime.stream.columns import JoinedColumns
 
-        if (table := self._table_of(config)) is None:
-            return self._df, self._columns
-        columns = JoinedColumns(stream=self._columns, table=table._columns)
-        return columns.united(self._df, table._df), columns
-
-    def _table_of(self, config: StreamConfig) -> FrameSource | None:
-        joined = (source for name, (_, source) in self._tables.items() if name in config.rules.operators)
-        return next(joined, None)
+        for _, table in self._tables_of(definition):
+            columns = JoinedColumns(stream=self._columns, table=table._columns)
+            return columns.united(self._df, table._df), columns
+        return self._df, self._columns
 
     def _results(self, definition: Definition, config: StreamConfig) -> Results | None:
         """Return what is known of the results; None if the stream's values have no fields."""
         from tidegate.application.frames.result_types import results_of
 
-        value, table = definition.types.get("value"), self._table_of(config)
+        value = definition.types.get("value")
         if not isinstance(value, Mapping) or self._value_type is None:
             return None
         before = Values.of_fields(schema_of(value["json"]))
-        table_type = None if table is None else table._value_type
+        table_type = next((table._value_type for _, table in self._tables_of(definition)), None)
         return results_of(config.rules, definition.as_yaml(), before, self._value_type, table_type)
 
     def _placed(self, definition: Definition, problems: tuple[Problem, ...]) -> Iterator[Problem]:
