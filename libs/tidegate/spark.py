@@ -79,8 +79,9 @@ def start(
         "keep_output": keep_output,
     }
     columns = StreamColumns(key=key, value=value, timestamp=timestamp, order_by=order_by)
+    config = read(StreamConfig, raw)
     columns.check(stream_df)
-    return start_query(stream_df, read(StreamConfig, raw), columns, trigger)
+    return start_query(stream_df, config, columns, trigger)
 
 
 def query(spark: Any, application: Application, text: str, version: int | None = None) -> Any:

@@ -41,7 +41,7 @@ def chain() -> tg.Output:
     """The first record of each key of a DataFrame."""
     columns: Any = None
     frame: Any = SimpleNamespace(sparkSession=None)
-    source = FrameSource(frame, columns, knows_values=True)
+    source = FrameSource(frame, columns, value_type=frame)
     return tg.Stream(Definition("").after(".stream", caller(), {}), source).deduplicate(within="forever")
 
 

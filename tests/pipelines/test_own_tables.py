@@ -22,6 +22,7 @@ from tidegate.contracts.records import STREAM_PORT, TABLE_PORT, Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.pipeline.building import pipeline_of
 from tidegate.operators.pipeline.config import PipelineRules
+from tidegate.runtime.configuration.application import rules_of, settings_of
 
 pytestmark = pytest.mark.fast
 
@@ -214,6 +215,11 @@ def test_what_does_not_fit_is_a_problem_of_the_step_or_the_table(
     with pytest.raises(ConfigurationError) as error:
         rules(*steps, **table)
     assert [(each.where, cause in each.cause) for each in error.value.problems][:1] == [(where, True)]
+
+
+def test_the_settings_of_a_log_describe_the_table() -> None:
+    chosen = rules(JOIN)
+    assert rules_of(settings_of(chosen)) == chosen
 
 
 def test_a_topic_has_no_rows_of_a_table() -> None:

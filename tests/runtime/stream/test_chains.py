@@ -232,18 +232,6 @@ def test_a_frame_that_is_no_stream_and_a_value_of_unknown_type_hide_what_follows
     ]
 
 
-def test_a_join_of_two_data_frames_says_where_joins_are(departures: Any) -> None:
-    stream = tidegate.spark.stream(departures, **NAMED)
-    weather = tidegate.spark.table(departures, **NAMED, history="30d")
-    with pytest.raises(ConfigurationError) as refused:
-        stream.join(weather, how="left", grace="2h").start("joined", lake="lake")
-    [problem] = refused.value.problems
-    number = line(test_a_join_of_two_data_frames_says_where_joins_are, "stream.join(")
-    assert problem.where == f"test_chains.py:{number} .join(), table"
-    assert "one operator and one input" in problem.cause
-    assert "app.table" in problem.remedy and "asof_join" in problem.remedy
-
-
 def test_what_belongs_to_topics_and_what_belongs_to_data_frames_name_each_other(departures: Any) -> None:
     on_frame = tidegate.spark.stream(departures, **NAMED).deduplicate(within="forever")
     with pytest.raises(UserError, match="writes to no topic") as refused:

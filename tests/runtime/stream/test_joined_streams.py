@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -140,7 +142,7 @@ def test_a_delete_in_a_change_data_feed_ends_the_version(spark: Any, tmp_path: P
     with weather.start("weather", lake=tmp_path / "lake", state=tmp_path / "state", partitions=1) as query:
         query.await_caught_up(PATIENCE)
         newest = query.sql("SELECT key, value FROM weather_history WHERE valid_to IS NULL")
-        assert [(row["key"], row["value"]) for row in newest] == [("b", '{"wind":11,"number":2}')]
+        assert [(row["key"], row["value"]) for row in newest] == [("b", '{"key":"b","wind":11,"number":2}')]
         assert len(query.sql("SELECT * FROM weather_history")) == 3
 
 
@@ -166,3 +168,23 @@ def test_a_table_of_an_application_and_two_tables_of_one_name_are_refused(spark:
         chain = [stream.join(each, how="left") for each in tables][-1]
         with pytest.raises(ConfigurationError, match=cause):
             chain.start("joined", lake=tmp_path / "lake")
+
+
+def test_results_have_the_types_of_both_data_frames(spark: Any, tmp_path: Path) -> None:
+    columns = "key string, at timestamp, price decimal(20,4), tags array<string>, inner struct<day: date, x: double>"
+    moment = datetime(2013, 1, 1, 5, 0, 0, 123456)
+    rows = [("a", moment, Decimal("1234567890123.4567"), ["x", "y"], (date(2013, 1, 2), 0.1))]
+    planned = source(spark, tmp_path, "in", [*rows, ("z", datetime(2013, 1, 3), None, None, None)], columns)
+    named = {"key": "key", "timestamp": "at", "order_by": "at"}
+    weather = tidegate.spark.table(planned, **named, history="30d")
+    chain = tidegate.spark.stream(planned, **named).join(weather, how="left", grace="1h")
+    with chain.start("typed", lake=tmp_path / "lake", state=tmp_path / "state", partitions=1) as query:
+        query.await_caught_up(PATIENCE)
+        results = query.results()
+        written = results.select("key", "value").writeStream.format("memory").queryName("typed_results")
+        written.trigger(availableNow=True).start().awaitTermination()
+    assert [field.dataType.simpleString() for field in results.schema["value"].dataType] == [
+        spark.createDataFrame([], columns).select(F.struct("*")).schema[0].dataType.simpleString()
+    ] * 2
+    [row] = spark.table("typed_results").collect()
+    assert tuple(row["value"]["stream"]) == tuple(row["value"]["table"]) == rows[0]

@@ -39,7 +39,7 @@ def stream(
     """
     options = {"max_ahead": max_ahead, "rewind_window": rewind_window}
     types = {} if time is None else {"time": time}
-    columns = {"key": key, "value": _whole(value), "timestamp": timestamp, "order_by": order_by}
+    columns: dict[str, Any] = {"key": key, "value": _whole(value), "timestamp": timestamp, "order_by": order_by}
     definition, source, _ = _begun(df, ".stream", options, types, **columns)
     return Stream(definition, source)
 
@@ -72,7 +72,7 @@ def table(
         "max_ahead": max_ahead,
         "rewind_window": rewind_window,
     }
-    columns = {"key": key, "value": _whole(value), "timestamp": timestamp, "order_by": order_by}
+    columns: dict[str, Any] = {"key": key, "value": _whole(value), "timestamp": timestamp, "order_by": order_by}
     if CHANGE in df.columns:
         df, columns["value"] = df.where(f"{CHANGE} <> 'update_preimage'"), _undeleted(df, value)
     definition, source, fields = _begun(df, ".table", options, {}, name, **columns)
@@ -114,7 +114,7 @@ def _begun(
     placed = [replace(problem, where=f"{place} {verb}(), {problem.where}") for problem in problems]
     definition = replace(definition, types={**types, **of_steps}, problems=(*definition.problems, *placed))
     fields = fields_of(found["value"]) if of_steps.get("value") not in (None, "string") else None
-    return definition, FrameSource(df, columns, knows_values="value" in found, name=name), fields
+    return definition, FrameSource(df, columns, value_type=found.get("value"), name=name), fields
 
 
 def _formats(key: DataType | None, value: DataType | None) -> tuple[dict[str, str], dict[str, Any]]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
 
+    from tidegate.application.frames.result_types import Results
     from tidegate.runtime.stream.config import StreamConfig
 
 
@@ -23,8 +24,10 @@ class Query:
     `query`: Spark's query. `configuration`: the operator's rules, its folders and its partitions.
     """
 
-    def __init__(self, spark: Any, query: StreamingQuery, configuration: StreamConfig) -> None:
-        self._spark, self.query, self.configuration = spark, query, configuration
+    def __init__(
+        self, spark: Any, query: StreamingQuery, configuration: StreamConfig, results: Results | None = None
+    ) -> None:
+        self._spark, self.query, self.configuration, self._results = spark, query, configuration, results
 
     @property
     def is_running(self) -> bool:
@@ -56,6 +59,18 @@ class Query:
     def emissions(self) -> DataFrame:
         """Return the results as a streaming DataFrame: those that are there, then new ones, each once."""
         return self._following("emissions")
+
+    def results(self) -> DataFrame:
+        """Return the results like `emissions`, with typed values: a struct of fields, or the number that is counted.
+
+        Values that the steps pass on have the types of the DataFrame, such as decimals, timestamps and arrays; those of
+        a join are structs of `stream` and `table`. Fields that steps compute have the types of their expressions. A
+        value that is text or binary stays that.
+        """
+        from pyspark.sql import functions as F
+
+        rows, known = self.emissions(), self._results
+        return rows if known is None else rows.withColumn("value", known.typed(F.col("value")))
 
     def late(self) -> DataFrame:
         """Return the late records as a streaming DataFrame, in the same way."""

@@ -15,11 +15,14 @@ from tidegate.application.program import let_workers_import
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import NAME_FORM
+from tidegate.contracts.values import Values, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import DataType
 
     from tidegate.application.frames.query import Query
+    from tidegate.application.frames.result_types import Results
     from tidegate.runtime.stream.columns import Columns, StreamColumns
     from tidegate.runtime.stream.config import StreamConfig
 
@@ -29,15 +32,15 @@ _running: dict[str, Query] = {}
 class FrameSource(Definitions):
     """A streaming DataFrame, from which one operator grows, or which another one is joined with.
 
-    `knows_values`: whether the type of its values is known. `name`: that of a table among the steps of a join.
+    `value_type`: that of its values, if it is known. `name`: that of a table among the steps of a join.
     """
 
     a_table = "pass a table: tidegate.spark.table(df, key=..., timestamp=..., order_by=..., history=...)"
 
-    def __init__(self, df: DataFrame, columns: StreamColumns, *, knows_values: bool, name: str = "") -> None:
+    def __init__(self, df: DataFrame, columns: StreamColumns, *, value_type: DataType | None, name: str = "") -> None:
         super().__init__()
         self.name = name
-        self._df, self._columns, self._knows_values = df, columns, knows_values
+        self._df, self._columns, self._value_type = df, columns, value_type
         self._tables: dict[str, _Table] = {}
 
     def add(self, operator: Definition) -> NoReturn:
@@ -71,13 +74,15 @@ class FrameSource(Definitions):
             definition = definition.after(".start", place, {}, faults)
         given = {each: _taken(each, value) for each, value in {"name": name, **options}.items() if value is not None}
         config = self._configuration(definition, place, given)
-        rows, columns = self._rows(config)
+        rows, columns = self._rows(definition)
         if (before := _running.pop(str(config.log), None)) is not None and before.is_running:
             before.stop()
         let_workers_import(place.folder)
         share_python_path()
         started = start_query(rows, config, columns, given.get("trigger"))
-        query = _running[str(config.log)] = Query(self._df.sparkSession, started, config)
+        query = _running[str(config.log)] = Query(
+            self._df.sparkSession, started, config, self._results(definition, config)
+        )
         return query
 
     def _configuration(self, definition: Definition, place: Place, given: Mapping[str, Any]) -> StreamConfig:
@@ -120,15 +125,25 @@ class FrameSource(Definitions):
         steps = definition.steps or (definition.options,)
         return [self._tables[step["table"]] for step in steps if step.get("table") in self._tables]
 
-    def _rows(self, config: StreamConfig) -> tuple[DataFrame, Columns]:
+    def _rows(self, definition: Definition) -> tuple[DataFrame, Columns]:
         """Return the DataFrame of the query, and its columns: those of the stream, or of the stream and its table."""
         from tidegate.runtime.stream.columns import JoinedColumns
 
-        joined = [source for name, (_, source) in self._tables.items() if name in config.rules.operators]
-        if not joined:
-            return self._df, self._columns
-        columns = JoinedColumns(stream=self._columns, table=joined[0]._columns)
-        return columns.united(self._df, joined[0]._df), columns
+        for _, table in self._tables_of(definition):
+            columns = JoinedColumns(stream=self._columns, table=table._columns)
+            return columns.united(self._df, table._df), columns
+        return self._df, self._columns
+
+    def _results(self, definition: Definition, config: StreamConfig) -> Results | None:
+        """Return what is known of the results; None if the stream's values have no fields."""
+        from tidegate.application.frames.result_types import results_of
+
+        value = definition.types.get("value")
+        if not isinstance(value, Mapping) or self._value_type is None:
+            return None
+        before = Values.of_fields(schema_of(value["json"]))
+        table_type = next((table._value_type for _, table in self._tables_of(definition)), None)
+        return results_of(config.rules, definition.as_yaml(), before, self._value_type, table_type)
 
     def _placed(self, definition: Definition, problems: tuple[Problem, ...]) -> Iterator[Problem]:
         """Yield the problems with the places of their calls; none that may follow from values of unknown type."""
@@ -137,7 +152,7 @@ class FrameSource(Definitions):
             if tables and problem.where.startswith(_OF_TABLE):
                 placed = tables[0].definition.placed(replace(problem, where=problem.where.removeprefix(_OF_TABLE)))
             else:
-                placed = definition.placed(problem) if self._knows_values else None
+                placed = definition.placed(problem) if self._value_type is not None else None
             if placed is not None:
                 yield placed
 
@@ -146,15 +161,19 @@ class TwoFrames(FrameSource):
     """Two streaming DataFrames whose records are joined."""
 
     def __init__(self, left: FrameSource, right: FrameSource) -> None:
-        super().__init__(left._df, left._columns, knows_values=left._knows_values and right._knows_values)
+        value_type = None if right._value_type is None else left._value_type
+        super().__init__(left._df, left._columns, value_type=value_type)
         self._right = right
 
-    def _rows(self, config: StreamConfig) -> tuple[DataFrame, Columns]:
+    def _rows(self, definition: Definition) -> tuple[DataFrame, Columns]:
         """Return the DataFrame of the query, with the rows of both, and its columns."""
         from tidegate.runtime.stream.columns import TwoStreams
 
         columns = TwoStreams(left=self._columns, right=self._right._columns)
         return columns.united(self._df, self._right._df), columns
+
+    def _results(self, definition: Definition, config: StreamConfig) -> None:
+        """Return None: the pairs stay JSON text."""
 
 
 class _Table(NamedTuple):

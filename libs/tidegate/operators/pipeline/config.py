@@ -113,6 +113,7 @@ Steps = Annotated[
 OwnTable = Annotated[
     Stateful | None,
     PlainValidator(own_table.read, json_schema_input_type=Stateful | None),
+    PlainSerializer(own_table.as_written, when_used="json"),
 ]
 
 
@@ -173,6 +174,10 @@ class PipelineRules(KeyRules):
         """Return by step how far the marks that it passes on stay behind its stream time, ms; None: it passes none."""
         before = zip(self.steps, self.places(), strict=False)
         return {step.name: step.rules.hold(place.length) for step, place in before if isinstance(step, Stateful)}
+
+    def results(self, values: Values, emits: pa.Schema | None) -> Values:
+        """Return what is known of the values behind the last step; those of the input are an option of the pipeline."""
+        return self.places()[-1].values
 
     def hold(self, length: int | None) -> int | None:
         """Return the sum of the steps' holds; None if one of them passes no marks on."""

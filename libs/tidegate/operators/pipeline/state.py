@@ -155,7 +155,7 @@ class PipelineState:
     def _lend_table(self, step: Step, batch: Batch) -> None:
         """Let the join look up in the pipeline's own table, which keeps what the join may still look up.
 
-        The table is complete up to T - grace: a version that is out of order by more than the grace may be missed.
+        The table is complete up to T - grace: a version that is out of order by the grace or more may be missed.
         """
         own = self._own_table
         if own is None or step.name not in (own.step, self._reader):

@@ -168,9 +168,14 @@ def _unknown(name: str, part: ColumnOrName, rows: DataFrame, error: AnalysisExce
     return Problem(where=name, value=shown, cause=cause, remedy=f"there are: {', '.join(rows.columns)}")
 
 
+_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
+_WITH_MICROSECONDS = {"timestampFormat": f"{_TIME}XXX", "timestampNTZFormat": _TIME}
+"""Without this Spark would write timestamps in JSON with milliseconds, and lose the rest."""
+
+
 def _text(kind: DataType) -> Column:
     value = F.col("value")
-    return F.to_json(value) if isinstance(kind, StructType) else value
+    return F.to_json(value, _WITH_MICROSECONDS) if isinstance(kind, StructType) else value
 
 
 def _milliseconds(kind: DataType) -> Column:

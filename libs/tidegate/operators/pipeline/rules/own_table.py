@@ -24,6 +24,11 @@ def read(raw: Any) -> Stateful | None:
     return Stateful.model_validate({"name": raw.get("name"), "rules": kind_of(raw["kind"]).rules.model_validate(given)})
 
 
+def as_written(table: Stateful | None) -> dict[str, Any] | None:
+    """Return the table as a file would have it."""
+    return None if table is None else table.model_dump(mode="json", by_alias=True)
+
+
 def check(table: Stateful, steps: Sequence[StepRules], places: Sequence[Place]) -> None:
     """Raise ValidationError unless one of the steps joins the table and can, and none has its name."""
     joins = [at for at, step in enumerate(steps) if isinstance(step, Stateful) and step.rules.reads() is not None]
