@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
+import pyarrow as pa
 from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
@@ -28,7 +29,7 @@ from tidegate.contracts.config import (
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
-from tidegate.contracts.values import Primitive
+from tidegate.contracts.values import Primitive, Values
 from tidegate.operators.pipeline.rules import own_table, sinks
 from tidegate.operators.pipeline.rules.changes import Chain, changes_of_results, changes_of_steps, is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
