@@ -33,7 +33,9 @@ from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.workers.pool import workers_of
 
 PARTITIONS, KEYS, RUNS, PAIRS = 4, 500, 5, 3
-BATCH, BATCHES, WARM_BATCHES = 1_000, 30, 15
+BATCH, BATCHES = 1_000, 30
+WARM_BATCHES = 200
+"""Until Java has compiled the broker's code, which takes most of a core meanwhile."""
 RATE, STEP_S, SECONDS, WARM_SECONDS = 5_000, 0.01, 20.0, 10.0
 PASS_THROUGH = {"kind": "suppression", "buffer": {"max_keys": 0, "when_full": "emit"}}
 _numbers = count()

@@ -172,7 +172,8 @@ def _failure(plan: PartitionPlan, error: TidegateError) -> PartitionFailure:
 class _Ready:
     """A partition whose local state is locked, and is that before the batch.
 
-    `replica`: how the replica of the table was recovered, if the operator reads one.
+    `replica`: how the replica of the table was recovered, if the operator reads one. `watch`: of all partitions that
+    are worked on together.
     """
 
     plan: PartitionPlan
@@ -198,12 +199,14 @@ def _changed(
     attempt: Attempt, plans: Sequence[PartitionPlan], port: Port, locks: ExitStack
 ) -> list[_Changed | PartitionFailure]:
     """Read the partitions' input and change their local states, in turn; `locks` keeps the states locked."""
-    ready = [_as_answer(plan, partial(_ready, attempt, plan, locks)) for plan in plans]
+    watch = Stopwatch(attempt.environment.clock)
+    ready = [_as_answer(plan, partial(_ready, attempt, plan, locks, watch)) for plan in plans]
     if failed := [answer for answer in ready if isinstance(answer, PartitionFailure)]:
         return [*failed]
     together = _as_answer(plans[0], lambda: port.read_together(plans))
     if isinstance(together, PartitionFailure):
         return [together]
+    watch.lap("fetch")
     return [
         _as_answer(each.plan, partial(_stepped, attempt, each, port, together))
         for each in ready
@@ -211,9 +214,8 @@ def _changed(
     ]
 
 
-def _ready(attempt: Attempt, plan: PartitionPlan, locks: ExitStack) -> _Ready:
+def _ready(attempt: Attempt, plan: PartitionPlan, locks: ExitStack, watch: Stopwatch) -> _Ready:
     """Lock and recover the partition's local state; `locks` keeps it locked."""
-    watch = Stopwatch(attempt.environment.clock)
     operator = attempt.environment.operator(attempt.config)
     local = locks.enter_context(_locked_state(attempt, plan.partition))
     replica = locks.enter_context(_replica(attempt, plan))
