@@ -167,7 +167,7 @@ class Oracle:
             raise Violation(f"batch {meta.batch} of epoch {meta.epoch} after {before.batch} of {before.epoch}")
         if before is not None and meta.action == "claim" and meta.epoch == before.epoch:
             raise Violation(f"two claims of epoch {meta.epoch}")
-        if meta.action == "claim":
+        if meta.action == "claim" and meta.settings:
             self._follow(config_of(meta.settings))
         for partition, change in meta.changed.items():
             result = self._play(partition, before, meta)
