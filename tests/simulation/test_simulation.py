@@ -15,7 +15,7 @@ from tidegate.state.protocol_decisions import RecoveryMethod
 from tidegate.testing.simulation import Settings, simulate
 from tidegate.testing.simulation.campaign import Campaign, play_all
 from tidegate.testing.simulation.chance import RATES
-from tidegate.testing.simulation.settings import JOINED, READERS
+from tidegate.testing.simulation.settings import CHANGED, JOINED, READERS
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
 FAST_SEEDS, SLOW_SEEDS = range(60 if WHOLE else 30), range(100_000, 100_400)
@@ -39,7 +39,7 @@ def test_no_record_is_lost_repeated_or_reordered_in_many_runs() -> None:
     _assert_passed(campaign)
     reached = {point for point in get_args(KillPoint) if campaign.events[point]}
     died_at = {point for point in reached if campaign.events[f"crash {point}"]}
-    with_real_parts_alone = {"during_configuration_change", "before_rescale_commit", "after_rescale_commit"}
+    with_real_parts_alone = {"before_rescale_commit", "after_rescale_commit"}
     assert set(get_args(KillPoint)) - reached == with_real_parts_alone
     assert reached - died_at == set()
     assert min(campaign.counts[fault] for fault in RATES) > 5
@@ -80,6 +80,15 @@ def test_a_join_reads_its_table_after_another_program_merged_the_table_s_files()
     reports = [simulate(replace(settings, faults=("foreign_optimize",), intensity=5.0)) for settings in drawn]
     assert [report.problem for report in reports] == [None] * len(reports)
     assert sum(report.counts["foreign_optimize"] for report in reports) > 50
+
+
+@pytest.mark.fast
+def test_a_pipeline_changes_between_two_drivers_and_goes_on_with_what_it_holds() -> None:
+    drawn = [replace(Settings.drawn(seed), operator=name) for seed in range(4) for name in CHANGED]
+    reports = [simulate(replace(settings, faults=("change", "kill", "takeover"), intensity=2.0)) for settings in drawn]
+    assert [report.problem for report in reports] == [None] * len(reports)
+    assert sum(report.counts["change"] for report in reports) > 30
+    assert sum(report.events["applied"] for report in reports) > 5
 
 
 @pytest.mark.fast

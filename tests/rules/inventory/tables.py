@@ -212,7 +212,7 @@ RULES = (
         slug="lease-bound-covers-held",
         name="what a suppression before a reader says of its oldest record is never later than that record",
         chapter=Chapter.TABLES,
-        tests=tests("operators/suppression/test_oldest", "no_record_is_older_than_the_bound_however_slow_the_round_is"),
+        tests=tests("operators/suppression/test_oldest", "what_stays_is_covered_round_after_round"),
         removals=(deleted(),),
     ),
     Rule(

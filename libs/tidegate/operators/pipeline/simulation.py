@@ -43,5 +43,14 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "closed windows, joined, idle": {"steps": [_COUNT, _CLOSED, _JOINED], "idle_after": "4s"},
 }
 """By the name of the run."""
+_PATIENT = _SLOW | {"until": {"time_limit": "14ms"}}
+CHANGED: dict[str, dict[str, Any]] = {
+    "two branches": {
+        "steps": [_FIRST, {"to": "branched"}, _PATIENT | {"keep": True}, _OF_C, _COUNT | {"from": "input"}, _CLOSED]
+    },
+    "three steps": {"steps": [_NOT_A, _FIRST, _PATIENT, _COUNT | {"emit": "final"}]},
+    "four steps": {"steps": [_FIRST, _OF_C, _NOT_A, _PATIENT, _SESSIONS, _CLOSED]},
+}
+"""What some of them may become while records are held, and from which they may change back."""
 EXERCISED: tuple[dict[str, Any], ...] = ()
 """More configurations, whose kernels differ: `tidegate setup` compiles for them, too."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -45,6 +46,7 @@ from tidegate.testing.simulation.kafka.broker import OFFSET_RETENTION_S
 from tidegate.testing.simulation.machine import Machine
 from tidegate.testing.simulation.settings import (
     APPLICATION,
+    CHANGED,
     CLOCK_DEPENDENT,
     INPUT,
     JOINED,
@@ -90,7 +92,7 @@ def simulate(settings: Settings) -> Report:
     """Play the run that the settings describe and return its report."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name, _silent():
-        application = _application(settings.operator)
+        application = _application(settings.operator, OPERATORS)
         world = World(settings, Path(name), _oracle(application, settings))
         play = Play(world, application)
         with kill_points.watched(world.step):
@@ -112,8 +114,13 @@ def _silent() -> Iterator[None]:
         lines.setLevel(level)
 
 
+def _application(operator: str, options: Mapping[str, dict[str, Any]]) -> Application:
+    """Return the application with that operator, which has these options."""
+    return _application_of(operator, json.dumps(options[operator]))
+
+
 @cache
-def _application(operator: str) -> Application:
+def _application_of(operator: str, options: str) -> Application:
     return application_of(
         {
             "application": APPLICATION,
@@ -121,7 +128,7 @@ def _application(operator: str) -> Application:
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": "simulation:9092"},
             "operators": ({TABLE: {"input": TABLE_INPUT, **TABLE_OPTIONS}} if operator in READERS else {})
-            | {OPERATOR: {"input": INPUT, "output": OUTPUT, **OPERATORS[operator]}},
+            | {OPERATOR: {"input": INPUT, "output": OUTPUT, **json.loads(options)}},
         }
     )
 
@@ -171,6 +178,7 @@ class Play:
     def __init__(self, world: World, application: Application) -> None:
         self._world = world
         lake = Place.of("s3://simulation/lake" if world.settings.seed % 2 else "/simulation/lake")
+        self._is_changed = False
         self._application = application.model_copy(update={"lake": lake})
         self.lake = SimulatedLake(world)
         self._feed = Feed(world)
@@ -229,6 +237,8 @@ class Play:
         if chance.happens("state_deleted"):
             machine.lose_folder()
         self._inject_lake_faults(chance)
+        if world.settings.operator in CHANGED and chance.happens("change"):
+            self._change_configuration()
         for request in ("compaction", "flush"):
             if chance.happens(request):
                 self._ask("compact" if request == "compaction" else "flush")
@@ -240,6 +250,14 @@ class Play:
             self.lake.is_away = False
         elif chance.happens("lake_away") and all(oracle.newest for oracle in self._world.oracles.values()):
             self.lake.is_away = True
+
+    def _change_configuration(self) -> None:
+        """Give services that start from now on the other configuration, and ask those that run to end."""
+        self._is_changed = not self._is_changed
+        application = _application(self._world.settings.operator, CHANGED if self._is_changed else OPERATORS)
+        self._application = self._application.model_copy(update={"operators": application.operators})
+        for driver in self._drivers:
+            driver.stop.set()
 
     def _without_driver(self) -> list[str]:
         return [name for name in self._names if all(driver.name != name for driver in self._drivers)]
@@ -439,7 +457,9 @@ class Play:
     def _compare(self) -> None:
         """Compare the readable output, the state in the log and an undisturbed run with the oracle."""
         world, oracle = self._world, self._world.oracle
-        by_itself = world.settings.operator not in CLOCK_DEPENDENT and not oracle.flushed and not oracle.truncated
+        by_itself = not (
+            world.settings.operator in CLOCK_DEPENDENT or oracle.flushed or oracle.truncated or oracle.changed
+        )
         outputs = {output.topic: output.step for output in self._application.operators[OPERATOR].outputs()}
         written = OperatorLog.at(self.lake.plain(self._application.lake / OPERATOR), None)
         for (topic, partition), due in oracle.expected.items():

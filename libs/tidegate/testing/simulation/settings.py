@@ -20,6 +20,12 @@ OPERATORS: dict[str, dict[str, Any]] = {
     for name, options in test_part(kind, "simulation").SIMULATED.items()
 }
 """The configurations of all kinds, without input and output. Some write dead letters, too."""
+CHANGED: dict[str, dict[str, Any]] = {
+    name: OPERATORS[name] | options
+    for kind in kinds()
+    for name, options in getattr(test_part(kind, "simulation"), "CHANGED", {}).items()
+}
+"""What some of these configurations may become while records are held, and from which they may change back."""
 [JOINED] = (name for name, options in OPERATORS.items() if "table" in options)
 """A join that runs beside the service of its table."""
 READERS = frozenset(

@@ -109,6 +109,7 @@ class World:
         """Pass a batch that was committed to an operator's log at that Delta version to the oracle."""
         self.say("batch %d of epoch %d is in the log: %s %s", meta.batch, meta.epoch, meta.action, meta.changed)
         oracle = self.oracles[meta.operator]
+        self.events["applied"] += meta.action == "apply"
         ends = {partition: log.end for (topic, partition), log in self.broker.logs.items() if topic == oracle.input}
         oracle.committed(meta, ends, version)
 

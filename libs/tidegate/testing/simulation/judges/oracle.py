@@ -29,6 +29,7 @@ from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_batch import decode, decode_headers, encode_headers
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import Advance, Flush, Partition
+from tidegate.runtime.configuration.application import config_of
 from tidegate.runtime.publishing.topics import configured
 from tidegate.state.protocol_decisions import parse_mark
 from tidegate.testing.simulation.kafka.broker import Watchers
@@ -69,7 +70,7 @@ class Oracle:
         self.expected: dict[tuple[str, int], list[Emission]] = {outlet: [] for outlet in outlets}
         self.visible = dict.fromkeys(outlets, 0)
         self.newest: BatchMeta | None = None
-        self.flushed = False
+        self.flushed = self.changed = False
         self._marked = [-1] * partitions
         self._ends: dict[int, int] = {}
         self.lost_from: dict[int, int] = {}
@@ -166,6 +167,8 @@ class Oracle:
             raise Violation(f"batch {meta.batch} of epoch {meta.epoch} after {before.batch} of {before.epoch}")
         if before is not None and meta.action == "claim" and meta.epoch == before.epoch:
             raise Violation(f"two claims of epoch {meta.epoch}")
+        if meta.action == "claim" and meta.settings:
+            self._follow(config_of(meta.settings))
         for partition, change in meta.changed.items():
             result = self._play(partition, before, meta)
             if (result.counts, result.stream_time) != (change.counts, meta.partitions[partition].stream_time):
@@ -181,6 +184,15 @@ class Oracle:
             self._reused_offsets[partition] += reached - end
         self.flushed |= meta.action == "flush"
         self.newest, self._ends = meta, ends
+
+    def _follow(self, config: OperatorConfig) -> None:
+        """Go on under the configuration that a claim has brought."""
+        if config == self._config:
+            return
+        self._config, self.changed = config, True
+        for twin in self._partitions:
+            twin.operator = operator_for(config)
+            twin.reopen(twin.storage)
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
         """Give the twin what the batch knew besides its records."""
@@ -208,6 +220,8 @@ class Oracle:
             return twin.play([row._replace(offset=row.offset + self._reused_offsets[partition]) for row in found])
         if meta.action == "flush":
             return twin.play(Flush())
+        if meta.action == "apply":
+            return twin.play([])
         growth = meta.partitions[partition].stream_time - max(0, twin.state.stream_time)
         if growth > 0 and (unread := self._ends[partition] - end) > 0:  # they were there before the batch was planned
             raise Violation(f"an idle advance of partition {partition} at {end}, before {unread} offsets are read")
