@@ -277,5 +277,5 @@ def test_a_format_that_results_have_already_is_refused() -> None:
     app = application()
     updates = app.stream("departures", name="updates").suppress(tg.time_limit("1s"))
     updates.to("updates", value=tg.json())
-    with pytest.raises(ConfigurationError, match="values are not written in this format"):
+    with pytest.raises(ConfigurationError, match="values are JSON already"):
         app.check()

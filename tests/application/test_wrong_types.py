@@ -103,6 +103,7 @@ SOUND: dict[str, Any] = {
     "source": "application: flights",
     "schema": {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]},
     "schemas": "schemas",
+    "number": 17,
     "length": "1h",
     "grace": "5m",
     "advance": "10m",

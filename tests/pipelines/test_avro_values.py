@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tidegate as tg
 from tests.docs.pages import DOCS, blocks
-from tests.kernels.codecs.avro_strategies import written
+from tests.kernels.codecs.avro_strategies import read_by_oracle, written
 from tests.pipelines.test_rules import pipeline, problems
 from tidegate.application.loading import load_application
 from tidegate.contracts.errors import Unavailable
@@ -49,6 +51,13 @@ def sift(folder: Path, step: dict[str, Any], *values: bytes | None) -> Sifted:
     [first, *_] = steps_of(pipeline(step, SUPPRESSED, value=avro(folder)))
     assert first.function is not None
     return first.function(Flow.of_input(Records.from_rows(Row(b"k", each, 1, at) for at, each in enumerate(values))))
+
+
+def counted(*values: bytes) -> Flow:
+    """Results of windows with these values."""
+    rows = Records.from_rows(Row(b"k", value, 1, at) for at, value in enumerate(values))
+    start = np.zeros(len(values), np.int64)
+    return Flow.of_input(replace(rows, window=(start, start + 1)))
 
 
 def values_of(sifted: Sifted) -> list[bytes | None]:
@@ -138,15 +147,42 @@ def test_a_program_names_the_schema_as_a_mapping_or_by_its_file(tmp_path: Path) 
 def test_the_program_of_the_page_on_avro_reads_its_schema(tmp_path: Path) -> None:
     """docs/how-to/avro.md."""
     texts = {block.language: block.text for block in blocks(DOCS / "how-to" / "avro.md")}
-    (tmp_path / "flight.avsc").write_text(texts["json"])
+    schema, count = (block.text for block in blocks(DOCS / "how-to" / "avro.md") if block.language == "json")
+    (tmp_path / "flight.avsc").write_text(schema)
+    (tmp_path / "count.avsc").write_text(count)
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "17.avsc").write_text(json.dumps(FLIGHT))
     (tmp_path / "app.py").write_text(texts["python"].replace("app.run()", ""))
     config = load_application(tmp_path / "app.py:app").configuration().operators["late"]
     assert isinstance(config, PipelineConfig)
-    [first, *_] = steps_of(config)
-    assert first.function is not None
+    first, *_, last = steps_of(config)
+    assert first.function is not None and last.function is not None
+    results = last.function(counted(b'{"n":2,"worst":null}'))
+    assert [read_by_oracle(value or b"", json.loads(count)) for value in values_of(results)] == [
+        {"n": 2, "worst": None}
+    ]
     rows = [Row(b"JFK", value, 1, at) for at, value in enumerate([flight(), flight(delay=5), flight(18)])]
     sifted = first.function(Flow.of_input(Records.from_rows(rows)))
     assert values_of(sifted) == [b'{"delay":20,"scheduled":5}']
     assert (sifted.filtered, sifted.causes) == (1, ("value: schema 18 is unknown",))
+
+
+def test_results_are_written_as_avro_and_what_does_not_fit_is_rejected() -> None:
+    schema = {"type": "record", "name": "Count", "fields": [{"name": "count", "type": "int"}]}
+    output = {"encode": {"avro": {"schema": schema, "number": 5}}}
+    config = pipeline({**COUNTS, "aggregate": {"count": True}}, output)
+    last = steps_of(config)[-1]
+    assert last.function is not None
+    sifted = last.function(counted(b"7", b"3000000000", b"x"))
+    assert [read_by_oracle(value or b"", schema) for value in values_of(sifted)] == [{"count": 7}]
+    assert sifted.causes == ("its count does not fit the schema", "value: not JSON")
+    assert config.places()[-1].values.form == "bytes"
+
+
+def test_a_schema_that_results_do_not_have_is_a_problem() -> None:
+    schema = {"type": "record", "name": "Count", "fields": [{"name": "n", "type": "int"}]}
+    counts = {**COUNTS, "aggregate": {"count": True}}
+    found = problems(counts, {"encode": {"avro": {"schema": schema, "number": 5}}})
+    assert found == {"steps.1": "count is no field of the schema"}
+    for wrong in ({"avro": {"schema": schema}}, {"avro": {"schema": schema, "number": -1}}, {"avro": 5}, "json"):
+        assert problems(counts, {"encode": wrong}).keys() == {"steps.1.encode"}

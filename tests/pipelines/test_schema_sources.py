@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from tests.pipelines.test_avro_values import FLIGHT, SUPPRESSED, avro, flight
 from tests.pipelines.test_rules import pipeline, problems
@@ -17,6 +23,8 @@ from tidegate.contracts.errors import Unavailable, UserError
 from tidegate.contracts.flow import Flow
 from tidegate.contracts.records import Records, Row
 from tidegate.devkit.embedded_broker import free_ports
+from tidegate.kernels.codecs.avro.decoder import AvroDecoder
+from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.operators.pipeline.building import steps_of
 from tidegate.operators.pipeline.evaluated.schema_sources import source_of
 
@@ -34,8 +42,8 @@ class Registry(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
-        match self.path.partition("?")[0].rpartition("/")[2]:
-            case "17":
+        match self.path.partition("?")[0].removeprefix("/schemas/ids/"):
+            case "17" | "17/versions":
                 self._answer(200, {"schema": TEXT})
             case "20" if self.headers.get("Authorization") == LOGIN:
                 self._answer(200, {"schema": TEXT})
@@ -45,6 +53,11 @@ class Registry(BaseHTTPRequestHandler):
                 self._answer(500, {"error_code": 50001, "message": "Error in the backend"})
             case _:
                 self._answer(404, {"error_code": 40403, "message": "Schema not found"})
+
+    def do_POST(self) -> None:
+        """Say that the subject has the schema, as version 1."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._answer(200, {"subject": "departures-value", "id": 17, "version": 1, "schema": TEXT})
 
     def _answer(self, status: int, body: dict[str, object]) -> None:
         self.send_response(status)
@@ -123,3 +136,19 @@ def test_a_registry_that_fails_or_cannot_be_reached_is_waited_for(registry: str)
 def test_a_url_with_a_login_is_refused(tmp_path: Path) -> None:
     found = problems(SUPPRESSED, value=avro(tmp_path) | {"avro": {"schema": FLIGHT, "schemas": "http://a:b@host"}})
     assert found == {"value": "the URL has a login, which logs would show"}
+
+
+def test_the_registry_s_own_serializers_write_what_is_read_and_read_what_is_written(registry: str) -> None:
+    """Those of librdkafka's Python client."""
+    client = SchemaRegistryClient({"url": registry})
+    context = SerializationContext("departures", MessageField.VALUE)
+    options = {"auto.register.schemas": False, "use.schema.id": 17}
+    flown = {"carrier": "UA", "delay": 20, "scheduled": datetime(2013, 1, 1, tzinfo=UTC), "weather": {"gust": 41.5}}
+    value = AvroSerializer(client, None, conf=options)(flown, context)
+    fields = {name: name for name in ("carrier", "delay", "scheduled", "weather")}
+    columns = AvroDecoder(TEXT, fields, source_of(registry))
+    decoded = columns.columns(np.frombuffer(value, np.uint8), np.zeros(1, np.int64), np.array([len(value)]))
+    [row] = pa.table(decoded.columns, columns.schema).to_pylist()
+    assert row == flown | {"scheduled": datetime(2013, 1, 1)}
+    [written] = AvroEncoder(columns.schema, TEXT, 17).encode(pa.RecordBatch.from_pylist([row], columns.schema)).values
+    assert AvroDeserializer(client)(written.as_py(), context) == flown

@@ -428,8 +428,8 @@ _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 def _key_shown_as(form: Format) -> Any:
     """Return the format in which views show keys; None for those that they show as bytes."""
-    if form.name == "avro":
-        return Unusable(Fault(form.fields, "keys are not read as Avro", "leave it out; keys are bytes then"))
+    if form.name == "avro" and not faults_in(form.fields):
+        return Unusable(Fault(form.name, "keys are not read as Avro", "leave it out; keys are bytes then"))
     return _shown_as(form)
 
 
@@ -454,10 +454,12 @@ def _types(key: Format | None, value: Format | None, time: str | None) -> dict[s
     found: dict[str, Any] = {"time": time} if time == "records" else {}
     if isinstance(key, Format) and key.name not in ("bytes", "json"):
         found["key"] = key.name
-    if isinstance(value, Format) and value.name not in ("bytes", "json"):
+    if isinstance(value, Format) and value.name not in ("bytes", "json", "avro"):
         found["value"] = value.name
-    if isinstance(value, Format) and value.fields is not None:
-        found["value"] = {value.name: as_yaml(value.fields)}
+    if isinstance(value, Format) and value.name == "json" and value.fields is not None:
+        found["value"] = {"json": as_yaml(value.fields)}
+    if isinstance(value, Format) and value.name == "avro":
+        found["value"] = {"avro": as_yaml({**value.fields, "number": None})}  # that is for what is written
     return found
 
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_type_hi
 
 import orjson
 
-from tidegate.application.options import Duration, Fault, FunctionName, Unusable, faults_in, function_name, option_of
+from tidegate.application.options import (
+    Duration,
+    Fault,
+    FunctionName,
+    Unusable,
+    faults_in,
+    function_name,
+    option_of,
+    optional,
+)
 from tidegate.application.places import caller
 from tidegate.contracts.errors import InvalidValue, UserError
 
@@ -70,18 +79,30 @@ def int64() -> Format:
     return Format("int64")
 
 
-def avro(*, schema: Mapping[str, Any] | str | Path, schemas: str | Path) -> Format:
+def avro(
+    *,
+    schema: Mapping[str, Any] | str | Path,
+    schemas: str | Path | None = None,
+    number: int | None = None,
+) -> Format:
     """Return the format of Avro records in the wire format of a schema registry; steps of a pipeline read their fields.
 
-    `schema`: the reader's schema, or the path of its file. Values with other schemas are resolved to it, as Avro's
-    specification says. `schemas`: where the schemas of writers are: the URL of a schema registry, a file
-    `NAME.properties` with the options of its client, or a folder, with `17.avsc` for the schema of number 17. Every
-    worker reads files under the same path. Relative paths start at the folder of the program. Views show bytes. It
-    needs the extra `avro`, and for a registry `schema-registry`.
+    `schema`: the schema to read or write, or the path of its file. To read, name `schemas`: where the schemas of
+    writers are, from which values are resolved to this one as Avro's specification says. That is the URL of a schema
+    registry, a file `NAME.properties` with the options of its client, or a folder, with `17.avsc` for the schema of
+    number 17. Every worker reads files under the same path. To write, with `.to(TOPIC, value=...)`, name the `number`
+    under which the schema is registered. Relative paths start at the folder of the program. Views show bytes. It needs
+    the extra `avro`, and for a registry `schema-registry`.
     """
     folder = caller().folder
-    known = option_of(schemas, (str, Path), lambda each: _place(folder, each), "name a folder, or a registry's URL")
-    return Format("avro", {"schema": _schema(folder, schema), "schemas": known})
+    remedy = "name a folder, or a registry's URL"
+    place = optional(schemas, (str, Path), lambda each: _place(folder, each), remedy)
+    found = {
+        "schema": _schema(folder, schema),
+        "schemas": place,
+        "number": optional(number, int, int, "name the number of the schema in the registry"),
+    }
+    return Format("avro", {name: value for name, value in found.items() if value is not None})
 
 
 def _place(folder: Path, schemas: str | Path) -> str:
@@ -114,10 +135,15 @@ def float64() -> Format:
 
 def encoded(value: object) -> Any:
     """Return the format in which results are written, as an option of a step."""
-    if isinstance(value, Format) and value.name in ("json", "avro"):
-        remedy = "leave value out" if value.name == "json" else "write JSON, or one of Kafka's own formats"
-        return Unusable(Fault(value.name, "values are not written in this format", remedy))
-    return option_of(value, Format, lambda each: each.name, "write a format, such as tg.int64()")
+    return option_of(value, Format, _written, "write a format, such as tg.int64()")
+
+
+def _written(form: Format) -> Any:
+    if form.name == "json":
+        return Unusable(Fault(form.name, "values are JSON already", "leave value out"))
+    if form.name == "avro":
+        return {"avro": {name: value for name, value in form.fields.items() if name != "schemas"}}
+    return form.name
 
 
 def uuid() -> Format:

@@ -495,7 +495,7 @@ class Output(Stream, Startable):
     def to(self, topic: str, *, value: Format | None = None) -> None:
         """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
 
-        `value`: the format of one of Kafka's own serializers, in which the only field of the values is written.
+        `value`: the format in which values are written: one of Kafka's own serializers, for their only field, or Avro.
         """
         _register(_written(self, value), "to", {"output": _topic(topic)})
 
@@ -517,7 +517,7 @@ class WindowedOutput(WindowedStream, Startable):
         """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
 
         Windows are in headers of the records; with `key=tg.kafka_windows()` they are in the bytes of the keys.
-        `value`: the format of one of Kafka's own serializers, in which the only field of the values is written.
+        `value`: the format in which values are written: one of Kafka's own serializers, for their only field, or Avro.
         """
         windows = optional(key, KafkaWindows, lambda _: "kafka", "write key=tg.kafka_windows(), or leave it out")
         _register(_written(self, value), "to", {"output": _topic(topic), "output_windows": windows})

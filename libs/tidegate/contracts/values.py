@@ -48,6 +48,13 @@ class Avro(NamedTuple):
     schemas: str
 
 
+class AvroOutput(NamedTuple):
+    """How values are written as Avro: the schema, as JSON, and the number under which a registry has it."""
+
+    schema: str
+    number: int
+
+
 class Values(NamedTuple):
     """The values of rows at one place of a pipeline.
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.operator import Array
 from tidegate.kernels.codecs.avro.compiling import Compiled, Constants, compile_reader
-from tidegate.kernels.codecs.avro.layout import Column, layout_of
+from tidegate.kernels.codecs.avro.layout import Column, every, layout_of
 from tidegate.kernels.codecs.avro.program import MALFORMED, READ, Slots, run, slots
 from tidegate.kernels.codecs.avro.reading import Reading
 from tidegate.kernels.codecs.avro.schemas import Schema, read_schema
@@ -146,10 +146,3 @@ def _read_prefixes(data: Array, start: Array, length: Array, numbers: Array, cod
             for each in range(1, PREFIX):
                 number = (number << 8) | wide(data[at + each])
             numbers[row] = number
-
-
-def every(columns: Collection[Column]) -> Iterator[Column]:
-    """Yield the columns and those inside of them."""
-    for column in columns:
-        yield column
-        yield from every(column.inside)

@@ -71,3 +71,10 @@ def _column(schema: Schema, field: Mapping[str, Any], arrow: pa.Field, slot: int
         after=inside[-1].after if inside else slot + 1,
         inside=inside,
     )
+
+
+def every(columns: Collection[Column]) -> Iterator[Column]:
+    """Yield the columns and those inside of them."""
+    for column in columns:
+        yield column
+        yield from every(column.inside)

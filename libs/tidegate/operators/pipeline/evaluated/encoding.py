@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tidegate.contracts.flow import Flow, Sifted, Stateless
+from tidegate.contracts.values import AvroOutput, Primitive
+from tidegate.kernels.codecs.avro.encoder import AvroEncoder
+from tidegate.kernels.codecs.port import Encoder
 from tidegate.kernels.codecs.primitives import PrimitiveEncoder
 from tidegate.operators.pipeline.evaluated.columns import ColumnReader
 from tidegate.operators.pipeline.evaluated.compiling import Verdict, readable, sifted
@@ -15,7 +18,7 @@ from tidegate.operators.pipeline.rules.steps import Encode
 def encoding(step: Encode, place: Place) -> Stateless:
     """Return what the step does with a flow at that place. Rows that cannot be written are rejected."""
     names = place.values.schema.names
-    reader, encoder = ColumnReader(place, names), PrimitiveEncoder(step.encode)
+    reader, encoder = ColumnReader(place, names), _encoder(step.encode, place)
 
     def sift(*flows: Flow) -> Sifted:
         [flow] = flows
@@ -28,3 +31,9 @@ def encoding(step: Encode, place: Place) -> Stateless:
         return sifted(flow, at, verdict, written.values)
 
     return sift
+
+
+def _encoder(format: Primitive | AvroOutput, place: Place) -> Encoder:
+    if isinstance(format, AvroOutput):
+        return AvroEncoder(place.values.schema, format.schema, format.number)
+    return PrimitiveEncoder(format)

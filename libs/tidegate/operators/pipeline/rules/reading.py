@@ -12,8 +12,9 @@ from pydantic_core import InitErrorDetails
 
 from tidegate.contracts.config import KeyRules, OperatorRules, OutputDeclaration, Windows
 from tidegate.contracts.errors import InvalidValue, UserError
-from tidegate.contracts.values import PRIMITIVES, Values, kept_as, schema_of
+from tidegate.contracts.values import PRIMITIVES, AvroOutput, Values, kept_as, schema_of
 from tidegate.expressions.checking import Expression, check, check_condition, check_names
+from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.primitives import writable
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import Place, as_config, merged
@@ -243,8 +244,11 @@ def _behind_call(step: Called, place: Place) -> Place:
 
 
 def _behind_encode(step: Encode, place: Place) -> Place:
-    """Return the place behind a step that writes the only field of values in another format."""
+    """Return the place behind a step that writes values in another format."""
     fields = place.values.schema
+    if isinstance(step.encode, AvroOutput):
+        AvroEncoder(fields, step.encode.schema, step.encode.number)
+        return place.with_values(Values.of_bytes())
     if len(fields) != 1:
         raise InvalidValue(
             f"values have {len(fields)} fields ({', '.join(fields.names)}), and {step.encode} is one value",

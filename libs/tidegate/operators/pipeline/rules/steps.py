@@ -9,7 +9,8 @@ import pyarrow as pa
 from pydantic import Field, SerializeAsAny, model_serializer
 
 from tidegate.contracts.config import Config, FunctionName, KeyRules, Name, OperatorRules, OutputWindows, Topic
-from tidegate.contracts.values import Fields, Primitive, as_written
+from tidegate.contracts.values import Fields, as_written
+from tidegate.operators.pipeline.rules.value_types import OutputType
 
 OF_THE_PIPELINE = frozenset({*OperatorRules.model_fields, *KeyRules.model_fields} - {"kind"})
 """Options that the pipeline has for all of its steps: what is said of its input and of its log."""
@@ -149,11 +150,11 @@ class Select(_Named):
     """Expressions in SQL, by the name of the field."""
 
 
-class Encode(_Nameable):
-    """A step that writes the only field of the values in another format, as consumers of a topic expect it."""
+class Encode(_Named):
+    """A step that writes values in another format, as consumers of a topic expect them."""
 
-    encode: Primitive
-    """The format: one of Kafka's own serializers."""
+    encode: OutputType
+    """The format: one of Kafka's own serializers, for the only field of the values, or Avro."""
 
 
 class Sink(_Reader):

@@ -12,10 +12,11 @@ import pyarrow as pa
 from pydantic import PlainSerializer, PlainValidator
 
 from tidegate.contracts.errors import InvalidValue
-from tidegate.contracts.values import PRIMITIVES, Avro, Primitive, Values, as_written, schema_of
+from tidegate.contracts.values import PRIMITIVES, Avro, AvroOutput, Primitive, Values, as_written, schema_of
 from tidegate.kernels.codecs.avro.schemas import columns_of, read_schema
 
 _AVRO = "write {avro: {schema: {type: record, ...}, schemas: FOLDER}}, or the URL of a registry"
+_OUTPUT = "write {avro: {schema: {type: record, ...}, number: NUMBER}}"
 _LOGIN = "write url=... and basic.auth.user.info=NAME:PASSWORD in a file that ends with .properties, and name the file"
 
 
@@ -64,6 +65,32 @@ ValueType = Annotated[
         _read_value, json_schema_input_type=Primitive | dict[Literal["json"], Any] | dict[Literal["avro"], Any]
     ),
     PlainSerializer(value_as_written, when_used="json"),
+]
+
+
+def _read_output(value: object) -> Any:
+    if isinstance(value, AvroOutput) or (isinstance(value, str) and value in PRIMITIVES):
+        return value
+    given = value.get("avro") if isinstance(value, Mapping) and set(value) == {"avro"} else None
+    if not isinstance(given, Mapping) or set(given) != {"schema", "number"}:
+        raise InvalidValue("not a format of values", f"{_OUTPUT}, or one of {', '.join(PRIMITIVES)}")
+    if not isinstance(given["number"], int) or not 0 <= given["number"] < 2**31:
+        raise InvalidValue("the number of the schema is no number of a registry", _OUTPUT)
+    found = AvroOutput(orjson.dumps(given["schema"]).decode(), given["number"])
+    read_schema(found.schema)
+    return found
+
+
+def _output_as_written(value: str | AvroOutput) -> Any:
+    if isinstance(value, str):
+        return value
+    return {"avro": {"schema": orjson.loads(value.schema), "number": value.number}}
+
+
+OutputType = Annotated[
+    Primitive | AvroOutput,
+    PlainValidator(_read_output, json_schema_input_type=Primitive | dict[Literal["avro"], Any]),
+    PlainSerializer(_output_as_written, when_used="json"),
 ]
 
 
