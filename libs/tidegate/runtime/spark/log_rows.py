@@ -9,18 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config import KeyRules, OperatorRules
 from tidegate.contracts.errors import UserError
-from tidegate.operators.registry import operator_for
-from tidegate.operators.table_history import TableHistoryRules
-from tidegate.operators.table_history.views import versions_query, was_valid
+from tidegate.operators.registry import kind_of, operator_for
 from tidegate.operators.views import window_names
 from tidegate.runtime.configuration.application import rules_of
+from tidegate.runtime.spark.history import refuse_latest_values, versions_in
 from tidegate.state.delta_log.data_files import ANY_BATCH, read_files
 from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.delta_log.newest_metadata import documents_before
@@ -89,7 +87,7 @@ class LogRows:
     def schema(self) -> pa.Schema:
         """Return the columns of the rows: key and value in the operator's formats, `event_time` beside `timestamp`."""
         if self.view == HISTORY:
-            return pa.schema([*self._own(["partition", "key", *window_names(self._table), "value"]), *_VALID])
+            return pa.schema([*self._own(["partition", "key", *self._windows, "value"]), *_VALID])
         fields = self._own([name for name in self._log().schema.names if name not in self._left_out])
         at = [field.name for field in fields].index("timestamp") + 1
         return pa.schema([*fields[:at], pa.field("event_time", _TIME), *fields[at:]])
@@ -109,7 +107,7 @@ class LogRows:
     def _state(self, partition: int) -> pa.Table:
         rows = self._chosen(self._log().read("state", partition))
         if self.view == HISTORY:
-            return self._versions(rows)
+            return versions_in(rows, self.rules, self.as_of)
         slot = operator_for(self.whole).slot
         if isinstance(slot, Mapping):  # rows of no step say where the steps stand
             slot = {step: names for step, names in slot.items() if step is not None}
@@ -117,16 +115,6 @@ class LogRows:
         bounds = self.bounds
         later = pc.and_(pc.greater(rows["batch"], bounds.after_batch), pc.less_equal(rows["batch"], bounds.up_to))
         return rows.filter(later)
-
-    def _versions(self, rows: pa.Table) -> pa.Table:
-        """Return the versions by the SQL of the table's views, with times in ms."""
-        bytes_alone = self._table.model_copy(update={"key_format": "bytes", "value_format": "bytes"})
-        query = f"SELECT * FROM ({versions_query('rows', bytes_alone)})"
-        if self.as_of is not None:
-            query += f" WHERE {was_valid(str(self.as_of), self._table.history_retention)}"
-        with duckdb.connect(config={"threads": 1}) as connection:
-            connection.register("rows", rows)
-            return connection.sql(query).to_arrow_table()
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
         """Return the rows of the step, and of the keys if some are wanted: whole slots, so the state stays right."""
@@ -158,9 +146,8 @@ class LogRows:
         return _WITHOUT[self.view] | (set() if self.whole.operators else {"step"})
 
     @property
-    def _table(self) -> TableHistoryRules:
-        assert isinstance(self.rules, TableHistoryRules), "only a table has versions"
-        return self.rules
+    def _windows(self) -> tuple[str, ...]:
+        return window_names(self.rules) if isinstance(self.rules, KeyRules) else ()
 
     def _log(self) -> OperatorLog:
         return OperatorLog.at(self.lake, self.version)
@@ -214,16 +201,15 @@ def _rules_of_step(whole: OperatorRules, step: str | None) -> OperatorRules:
 
 
 def _check_view(view: str, rules: OperatorRules, as_of: int | None) -> None:
-    is_table = isinstance(rules, TableHistoryRules)
+    is_table = kind_of(rules.kind).is_table
     views = [*OUTPUTS, STATE, *([HISTORY] if is_table else [])]
     if view not in views:
         tables = "" if is_table else "; only a table has a history"
         raise UserError("the operator has no such view", value=view, remedy=f"views: {', '.join(views)}{tables}")
     if as_of is not None and view != HISTORY:
         raise UserError("only a history has times", value=f"view {view}", remedy="read the view history of a table")
-    if as_of is not None and isinstance(rules, TableHistoryRules) and rules.versions == "latest":
-        remedy = "leave asOf out, or keep a history: history_retention"
-        raise UserError("a table of latest values has no history", value=as_of, remedy=remedy)
+    if as_of is not None:
+        refuse_latest_values(rules, as_of)
 
 
 def _version_of(lake: Lake, newest: int, batch: int) -> int:
