@@ -9,8 +9,11 @@ import pytest
 
 from tidegate.contracts.errors import ConfigurationError, UserError
 from tidegate.contracts.event_time import MAX_TIME
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import config_type, kinds
 from tidegate.operators.stream_stream_join import StreamStreamJoin, StreamStreamJoinRules
+from tidegate.operators.stream_stream_join.state import LAYOUT
 from tidegate.operators.testing.driver import Driver, Emission
 
 pytestmark = pytest.mark.fast
@@ -164,6 +167,14 @@ def test_offsets_of_one_stream_may_be_those_of_the_other() -> None:
     assert pairs(tested.pipe("A", "2", 5, port=RIGHT)) == [(1, 2)]
     assert [(row["side"], row["offset"]) for row in tested.held()] == [("left", 0), ("right", 0)]
     assert tested.restarted().held() == tested.held()
+
+
+def test_results_are_counted_with_and_without_partners() -> None:
+    state = StreamStreamJoin(driver().operator.config).open(MemoryStorage(LAYOUT))  # type: ignore[attr-defined]
+    rows = [Row(b"A", b"1", 0, 0), Row(b"A", b"2", 0, 1, port=RIGHT), Row(b"B", b"3", 0, 2), Row(b"C", b"4", 50, 3)]
+    measures = state.step(Records.from_rows(rows), 0).measures
+    assert json.loads(json.dumps(measures)) == measures  # as the metadata of a commit have them
+    assert (measures["emitted_matched"], measures["emitted_unmatched"], measures["buffer_records_max"]) == (1, 1, 3)
 
 
 def test_a_window_without_an_end_is_refused() -> None:

@@ -74,7 +74,7 @@ class StreamStreamJoinRules(KeyRules):
 
 
 class StreamStreamJoinConfig(StreamStreamJoinRules, OperatorConfig):
-    """The configuration of a join of two topics. `input` is the left stream."""
+    """The rules of a join with the topic of its left stream, as tests of all kinds have them; no service reads it."""
 
     output_windows: InputWindowsInOutput = "headers"
     """How output records name their windows: in `headers`, or with `kafka` in the key, in Kafka's format."""

@@ -37,8 +37,8 @@ def find_damage(state: State, rules: Rules) -> str | None:
     newest = np.zeros(used, np.bool_)
     if not _rings_are_whole(state, is_held, newest):
         return "the order of the records of a key is damaged"
-    indexed = np.count_nonzero(newest)
-    if not integrity.is_indexed(state.index, state.fingerprint, newest, indexed, np.zeros(used, np.bool_)):
+    indexed = int(np.count_nonzero(newest))
+    if not integrity.is_indexed(state.key_index, state.fingerprint, newest, indexed, np.zeros(used, np.bool_)):
         return "its index of keys is damaged"
     if not integrity.free_slots_are_whole(state.pool, is_held, held):
         return "its free slots are damaged"

@@ -32,10 +32,10 @@ def counts(outcome: step.Outcome, held: int, held_bytes: int) -> Counts:
 def measures(outcome: step.Outcome, held: int, held_bytes: int) -> dict[str, int]:
     """Return lateness in ms, results with and without a partner, and buffer sizes."""
     results = int(outcome.tally[step.RESULTS])
-    alone = sum(np.count_nonzero(side[:results] == step.NO_RECORD) for side in (outcome.left, outcome.right))
+    alone = int(sum(np.count_nonzero(side[:results] == step.NO_RECORD) for side in (outcome.left, outcome.right)))
     return late_and_rejected.measures(outcome.unaccepted, int(outcome.tally[step.NEXT_ROW])) | {
         "emitted_matched": results - alone,
-        "emitted_unmatched": int(alone),
+        "emitted_unmatched": alone,
         "buffer_records_now": held,
         "buffer_bytes_now": held_bytes,
         "buffer_records_max": int(outcome.tally[step.HELD_MAX]),

@@ -113,7 +113,8 @@ class Reference:
                 self.held.remove(held)
 
     def _emit_alone(self, row: Row, window: Window) -> None:
-        self.emissions.append(Pair(*((None, row) if row.port else (row, None)), window))
+        left, right = (None, row) if row.port else (row, None)
+        self.emissions.append(Pair(left, right, window))
 
     def _closes(self, row: Row) -> int:
         return row.timestamp + self.config.open_for(row.port)

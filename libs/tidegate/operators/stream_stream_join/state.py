@@ -67,16 +67,17 @@ def rules_of(config: StreamStreamJoinRules) -> kernel.Rules:
 def state_of(arrays: Mapping[str, Array]) -> kernel.State:
     """Return the storage's arrays as the kernels take them."""
     record = arrays["record"].view(_SLOT)
-    lengths = (record[name] for name in ("key_length", "value_length", "headers_length"))
     return kernel.State(
-        buffer_of(arrays, record["arrival"], record["size"]),
-        slots.SlotPool(arrays["pool_numbers"], record["arrival"]),
-        Payloads(
-            blocks_of(arrays), record["block"], *lengths, record["timestamp"], record["offset"], record["checksum"]
-        ),
-        Index(arrays["index"], arrays["seed"]),
-        *(record[name] for name in ("fingerprint", "older", "newer", "waits", "row")),
-        arrays["numbers"],
+        time=buffer_of(arrays, record["arrival"], record["size"]),
+        pool=slots.SlotPool(arrays["pool_numbers"], record["arrival"]),
+        payloads=Payloads(blocks_of(arrays), *(record[name] for name in Payloads._fields[1:])),
+        key_index=Index(arrays["index"], arrays["seed"]),
+        fingerprint=record["fingerprint"],
+        older=record["older"],
+        newer=record["newer"],
+        waits=record["waits"],
+        row=record["row"],
+        numbers=arrays["numbers"],
     )
 
 
@@ -150,8 +151,11 @@ class StreamStreamJoinState:
         tally = np.zeros(kernel.TALLIES, np.int64)
         tally[kernel.STREAM_TIME] = self.stream_time
         tally[kernel.HELD_MAX : kernel.HELD_BYTES_MAX + 1] = numbers
+        left, right, emitted_after = np.empty((3, held + 2 * records), np.int64)
         return kernel.Outcome(
-            *np.empty((3, held + 2 * records), np.int64),
+            left=left,
+            right=right,
+            emitted_after=emitted_after,
             touched=np.empty(held + records, np.int32),
             unaccepted=late_and_rejected.none_yet(records),
             tally=tally,
@@ -224,7 +228,7 @@ def _port_of(records: Records) -> Array:
 def _with_more_results(outcome: kernel.Outcome) -> kernel.Outcome:
     """Return the outcome with room for the results that it lacks, and as many as it has again."""
     done = int(outcome.tally[kernel.RESULTS])
-    more = np.empty((3, 2 * done + int(outcome.tally[kernel.NEEDED])), np.int64)
-    for column, former in zip(more, outcome[:3], strict=True):
-        column[:done] = former[:done]
-    return kernel.Outcome(*more, *outcome[3:])
+    left, right, emitted_after = np.empty((3, 2 * done + int(outcome.tally[kernel.NEEDED])), np.int64)
+    left[:done], right[:done] = outcome.left[:done], outcome.right[:done]
+    emitted_after[:done] = outcome.emitted_after[:done]
+    return outcome._replace(left=left, right=right, emitted_after=emitted_after)

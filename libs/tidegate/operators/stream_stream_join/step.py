@@ -79,7 +79,7 @@ class State(NamedTuple):
     time: TimeBuffer
     pool: SlotPool
     payloads: Payloads
-    index: Index
+    key_index: Index
     fingerprint: Array
     older: Array
     newer: Array
@@ -155,8 +155,8 @@ def _join(state: State, batch: FlatRecords, row: int, side: int, rules: Rules, o
     tally[STREAM_TIME] = max(tally[STREAM_TIME], timestamp)
     # rule: closed-before-joined
     release(state, tally[STREAM_TIME], outcome)
-    fingerprint = hash_index.fingerprint(state.index, batch.data, batch.key_start[row], batch.key_length[row])
-    newest = wide(state.index.places[_place_of_newest(state, batch, row, fingerprint, 1 - side)]) - 1
+    fingerprint = hash_index.fingerprint(state.key_index, batch.data, batch.key_start[row], batch.key_length[row])
+    newest = wide(state.key_index.places[_place_of_newest(state, batch, row, fingerprint, 1 - side)]) - 1
     # rule: partners-in-window
     low, high = timestamp - rules.back[side], timestamp + rules.ahead[side]
     first, count = wide(NONE), wide(0)
@@ -267,7 +267,7 @@ def hold(state: State, batch: FlatRecords, row: int, side: int, rules: Rules, wa
     place = timestamp + (rules.open_for[side] if waits else rules.held_for)
     time_buffer.push(state.time, slot, place, arrival, payloads.record_length(batch, row))
     state.fingerprint[slot] = hash_index.fingerprint(
-        state.index, batch.data, batch.key_start[row], batch.key_length[row]
+        state.key_index, batch.data, batch.key_start[row], batch.key_length[row]
     )
     _enter_ring(state, batch, row, slot, _place_of_newest(state, batch, row, state.fingerprint[slot], side))
 
@@ -287,11 +287,11 @@ def _new_slot(state: State) -> Any:
 @inlined
 def _enter_ring(state: State, batch: FlatRecords, row: int, slot: int, place: int) -> None:
     """Put the slot into the ring of its key and side, whose newest slot the index has at that place, if it has any."""
-    newest = wide(state.index.places[place]) - 1
+    newest = wide(state.key_index.places[place]) - 1
     if newest == NONE:
         state.older[slot] = slot
         state.newer[slot] = slot
-        state.index.places[place] = slot + 1
+        state.key_index.places[place] = slot + 1
         return
     before = seek(state, newest, batch.timestamp[row], state.time.arrival[slot])
     older = newest if before == NONE else before
@@ -301,7 +301,7 @@ def _enter_ring(state: State, batch: FlatRecords, row: int, slot: int, place: in
     state.newer[older] = slot
     state.older[newer] = slot
     if before == newest:
-        state.index.places[place] = slot + 1
+        state.key_index.places[place] = slot + 1
 
 
 @inlined
@@ -320,13 +320,13 @@ def leave(state: State, slot: int, outcome: Outcome) -> None:
 def _leave_ring(state: State, slot: int) -> None:
     older, newer = wide(state.older[slot]), wide(state.newer[slot])
     if newer == slot:
-        hash_index.remove(state.index, state.fingerprint, slot)
+        hash_index.remove(state.key_index, state.fingerprint, slot)
         return
     if is_newest(state, slot):
-        place = hash_index.home(state.index, state.fingerprint[slot])
-        while state.index.places[place] != slot + 1:
-            place = hash_index.next_place(state.index, place)
-        state.index.places[place] = older + 1
+        place = hash_index.home(state.key_index, state.fingerprint[slot])
+        while state.key_index.places[place] != slot + 1:
+            place = hash_index.next_place(state.key_index, place)
+        state.key_index.places[place] = older + 1
     state.newer[older] = newer
     state.older[newer] = older
 
@@ -377,13 +377,13 @@ def side_of(state: State, slot: int) -> Any:
 @inlined
 def _place_of_newest(state: State, batch: FlatRecords, row: int, fingerprint: int, side: int) -> Any:
     """Return the place in the index of the newest slot of the row's key on that side, or the empty place for it."""
-    place = hash_index.home(state.index, fingerprint)
+    place = hash_index.home(state.key_index, fingerprint)
     while True:
-        place = hash_index.candidate(state.index, state.fingerprint, fingerprint, place)
-        slot = wide(state.index.places[place]) - 1
+        place = hash_index.candidate(state.key_index, state.fingerprint, fingerprint, place)
+        slot = wide(state.key_index.places[place]) - 1
         if slot == NONE or (side_of(state, slot) == side and _has_key(state, batch, slot, row)):
             return place
-        place = hash_index.next_place(state.index, place)
+        place = hash_index.next_place(state.key_index, place)
 
 
 @inlined
@@ -433,8 +433,8 @@ def replay(
 @inlined
 def _find(state: State, batch: FlatRecords, row: int, side: int) -> Any:
     """Return the held slot of the row's record; NONE if it is not held."""
-    fingerprint = hash_index.fingerprint(state.index, batch.data, batch.key_start[row], batch.key_length[row])
-    newest = wide(state.index.places[_place_of_newest(state, batch, row, fingerprint, side)]) - 1
+    fingerprint = hash_index.fingerprint(state.key_index, batch.data, batch.key_start[row], batch.key_length[row])
+    newest = wide(state.key_index.places[_place_of_newest(state, batch, row, fingerprint, side)]) - 1
     if newest == NONE:
         return newest
     arrival = arrival_of(side, batch.offset[row])
@@ -445,10 +445,10 @@ def _find(state: State, batch: FlatRecords, row: int, side: int) -> Any:
 @compiled_in_place
 def reindex(state: State) -> None:
     """Rebuild the index, whose length may have changed, from the newest slots of all rings."""
-    state.index.places[:] = 0
+    state.key_index.places[:] = 0
     for slot in range(state.pool.numbers[slots.USED]):
         if time_buffer.is_held(state.time, slot) and is_newest(state, slot):
-            hash_index.insert(state.index, state.fingerprint, slot)
+            hash_index.insert(state.key_index, state.fingerprint, slot)
 
 
 @compiled_in_place

@@ -85,7 +85,7 @@ def rejected(state: step.State, batch: FlatRecords, unaccepted: Unaccepted, port
 
 def _rows(unaccepted: Unaccepted, *, late: bool) -> Array:
     count = unaccepted.numbers[late_and_rejected.COUNT]
-    return unaccepted.row[:count][(unaccepted.code[:count] == LATE) == late]
+    return np.asarray(unaccepted.row[:count][(unaccepted.code[:count] == LATE) == late])
 
 
 def _side(port: Array) -> pa.Array:
