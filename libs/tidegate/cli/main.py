@@ -23,6 +23,7 @@ COMMANDS = {
         "Show offsets, lag, stream time and held records, and what blocks an operator.",
     ),
     "sql": ("tidegate.cli.inspect.sql", "Query operators with Spark SQL, optionally as of an earlier version."),
+    "console": ("tidegate.cli.inspect.console", "Show what an application does, in a browser."),
     "windows": ("tidegate.cli.inspect.windows", "Show the windows that an operator holds, by key and time."),
     "advise": ("tidegate.cli.inspect.advise", "Compare graces: the share of records in time, and the added delay."),
     "conformance": ("tidegate.cli.develop.conformance", "Run recorded scenarios against the operators."),

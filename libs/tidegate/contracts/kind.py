@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.operator import Operator
+
+
+def _as_they_are(rows: pa.Table, _rules: Any) -> pa.Table:
+    return rows
+
+
+def _none(_rules: Any) -> Mapping[str, OperatorRules]:
+    return {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +28,11 @@ class Kind:
 
     `register_views(spark, name, config)` creates the SQL views that only this kind has and returns their names.
     `is_table`: other operators may read it. `holds_windows`: its state has windows with a newest value each.
+
+    `holds`: what people call the content of its state. `held(rows, rules)` takes the newest rows of all slots of a
+    partition and returns those that stand for what is held, with further columns that only this kind has; a column of
+    times has the type `timestamp[ms]`. `steps(rules)` returns the rules of the steps that hold state, by name; none for
+    an operator that is a single step.
     """
 
     name: str
@@ -27,3 +42,6 @@ class Kind:
     register_views: Callable[[Any, str, Any], list[str]]
     is_table: bool = False
     holds_windows: bool = False
+    holds: str = "held records"
+    held: Callable[[pa.Table, Any], pa.Table] = _as_they_are
+    steps: Callable[[Any], Mapping[str, OperatorRules]] = _none

@@ -9,7 +9,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.contracts.config import Format, KeyRules, OperatorRules
+
+TIME = pa.timestamp("ms")
+"""The type of columns of times in what a kind's `held` returns."""
 
 _SHOWN_AS: dict[Format, str] = {"bytes": "{0}", "string": "CAST({0} AS STRING)", "json": "CAST({0} AS STRING)"}
 _COUNTS = "late_and_rejected_counts"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -10,7 +11,7 @@ import numpy as np
 from tidegate.contracts.batch_metadata import BatchMeta, Document, after_document, is_complete
 from tidegate.contracts.log_schema import META_PARTITION
 from tidegate.state.delta_log.data_files import DataFile, read_files
-from tidegate.state.delta_log.log_entries import newest_version
+from tidegate.state.delta_log.log_entries import newest_version, oldest_version
 from tidegate.state.delta_log.newest_metadata import documents_before
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.lake.port import Lake
@@ -144,3 +145,19 @@ def has_version(log: Lake, version: int | None) -> bool:
     """Return True if there is an operator log, whose newest version is at least `version` if one is given."""
     newest = newest_version(log)
     return newest is not None and (version is None or version <= newest)
+
+
+def version_after(log: Lake, newest: int, batch: int) -> int | None:
+    """Return the version of the log just after the batch, or after the one before it if there was none of the number.
+
+    None if the log's entries no longer reach back to it. `newest`: the newest version. The search reads a number of
+    entries that grows with the logarithm of their number.
+    """
+    oldest = oldest_version(log, newest)
+    found = bisect_right(range(newest + 1), batch, lo=oldest, key=lambda version: _batch_at(log, version)) - 1
+    return found if found >= oldest and _batch_at(log, found) >= 0 else None
+
+
+def _batch_at(log: Lake, version: int) -> int:
+    """Return the newest batch at the version; -1 if its entry, and those of foreign entries before it, have none."""
+    return next((document["batch"] for _version, document in documents_before(log, version)), -1)

@@ -44,4 +44,5 @@ KIND = Kind(
     rules=DeduplicateRules,
     operator=Deduplicate,
     register_views=register,
+    holds="remembered keys",
 )

@@ -21,4 +21,5 @@ KIND = Kind(
     rules=PipelineRules,
     operator=pipeline_of,
     register_views=register,
+    steps=lambda rules: rules.operators,
 )

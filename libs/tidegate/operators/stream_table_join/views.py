@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
+from tidegate.contracts.flow import later
 from tidegate.operators.stream_table_join.config import StreamTableJoinRules
 from tidegate.operators.views import (
+    TIME,
     as_time,
     create_view,
     register_emissions,
@@ -39,3 +44,9 @@ def register(spark: Any, name: str, config: StreamTableJoinRules) -> list[str]:
             WHERE age = 1 AND op = 'put'""",
     )
     return [f"{name}_buffer"]
+
+
+def held(rows: pa.Table, config: StreamTableJoinRules) -> pa.Table:
+    """Return the rows of waiting records with `due`, the stream time at which each is joined."""
+    due = later(rows["timestamp"].to_numpy().astype(np.int64), config.grace or 0)
+    return rows.append_column("due", pa.array(due).cast(TIME))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tidegate.operators.suppression.config import SuppressionRules
 from tidegate.operators.views import (
+    TIME,
     as_time,
     create_view,
     register_emissions,
@@ -35,3 +39,9 @@ def register(spark: Any, name: str, config: SuppressionRules) -> list[str]:
             WHERE age = 1 AND op = 'put' AND arrival >= 0""",
     )
     return [f"{name}_buffer"]
+
+
+def held(rows: pa.Table, config: SuppressionRules) -> pa.Table:
+    """Return the held records among the newest rows of slots, with `held_since`. A flushed window holds none."""
+    records = rows.filter(pc.greater_equal(rows["arrival"], 0))
+    return records.append_column("held_since", records["place"].cast(TIME))

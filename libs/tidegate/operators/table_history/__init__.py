@@ -12,7 +12,7 @@ from tidegate.contracts.operator import Layout, OffsetColumns, Storage
 from tidegate.operators.keys import slot_of
 from tidegate.operators.table_history.config import TableHistoryConfig, TableHistoryRules
 from tidegate.operators.table_history.state import LAYOUT, TableHistoryState, damage_of
-from tidegate.operators.table_history.views import register
+from tidegate.operators.table_history.views import held, register
 
 __all__ = ["KIND", "TableHistory", "TableHistoryConfig", "TableHistoryRules"]
 
@@ -47,5 +47,7 @@ KIND = Kind(
     rules=TableHistoryRules,
     operator=TableHistory,
     register_views=register,
+    holds="versions",
+    held=held,
     is_table=True,
 )

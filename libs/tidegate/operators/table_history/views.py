@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tidegate.operators.table_history.config import TableHistoryConfig, TableHistoryRules
-from tidegate.operators.views import as_time, create_view, shown_columns, window_columns, window_names
+from tidegate.operators.views import TIME, as_time, create_view, shown_columns, window_columns, window_names
 
 _VALID = ("value", f"{as_time('timestamp')} AS valid_from", f"{as_time('next')} AS valid_to")
 
@@ -82,3 +86,26 @@ def was_valid(asked: str, retention_ms: int | None) -> str:
     """
     valid = f"timestamp <= {asked} AND (next IS NULL OR next > {asked})"
     return valid if retention_ms is None else f"{valid} AND (next IS NULL OR {asked} >= newest - {retention_ms})"
+
+
+def held(rows: pa.Table, config: TableHistoryRules) -> pa.Table:
+    """Return the versions among the newest rows of slots, with `valid_to`: null while a version is still valid.
+
+    A tombstone is not a version; it ends the previous one.
+    """
+    key = ("key", *window_names(config))
+    ordered = rows.sort_by([(name, "ascending") for name in (*key, "timestamp")])
+    has_next = pc.fill_null(_equal_to_next(ordered, key), False)
+    ends = pc.if_else(has_next, _next(ordered["timestamp"]), pa.scalar(None, pa.int64())).cast(TIME)
+    return ordered.append_column("valid_to", ends).filter(pc.is_valid(ordered["value"]))
+
+
+def _equal_to_next(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
+    """Return for each row whether the next one has the same values in these columns; null for the last row."""
+    same = [pc.equal(rows[name], _next(rows[name])) for name in names]
+    return reduce(pc.and_, same)
+
+
+def _next(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the column moved up by one row; null in the last row."""
+    return pa.chunked_array([*column[1:].chunks, pa.nulls(min(len(column), 1), column.type)], column.type)

@@ -19,7 +19,7 @@ from tidegate.operators.windowed_aggregation.state import (
     layout_of,
     plan_of,
 )
-from tidegate.operators.windowed_aggregation.views import register
+from tidegate.operators.windowed_aggregation.views import held, register
 
 __all__ = ["KIND", "WindowedAggregation", "WindowedAggregationConfig", "WindowedAggregationRules"]
 
@@ -58,5 +58,7 @@ KIND = Kind(
     rules=WindowedAggregationRules,
     operator=WindowedAggregation,
     register_views=register,
+    holds="windows",
+    held=held,
     holds_windows=True,
 )

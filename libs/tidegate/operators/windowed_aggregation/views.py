@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tidegate.operators.views import as_time, create_view, register_emissions, shown_columns
 from tidegate.operators.windowed_aggregation.config import Session, WindowedAggregationRules
 from tidegate.operators.windowed_aggregation.elements.recording import WINDOW
@@ -75,3 +78,9 @@ def _newest(log: str, kind: str, condition: str = "", slot: str = _SLOT) -> str:
     """Return the SQL query of the newest row of the kind per slot, among rows that meet the condition."""
     age = f"row_number() OVER (PARTITION BY {slot} ORDER BY batch DESC, seq DESC)"
     return f"SELECT * FROM (SELECT *, {age} AS age FROM {log} WHERE kind = '{kind}' {condition}) WHERE age = 1"
+
+
+def held(rows: pa.Table, config: WindowedAggregationRules) -> pa.Table:
+    """Return the windows among the newest rows of slots, and whether each is `final`; elements are left out."""
+    windows = rows.filter(pc.equal(rows["arrival"], WINDOW)) if config.keeps_elements else rows
+    return windows.append_column("final", pc.equal(windows["phase"], CLOSED))

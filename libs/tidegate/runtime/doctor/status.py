@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +36,29 @@ AT_ONCE = 8
 """Operators that are asked about at once: most of the time goes by while brokers and the lake answer."""
 
 
-def application_status(application: Application) -> dict[str, dict[str, Any]]:
-    """Return the status of each operator, by name. A broker that does not answer is waited for only once."""
-    broker_error, names = _broker_error(application), list(application.operators)
+def application_status(application: Application, ends_of: EndsOf | None = None) -> dict[str, dict[str, Any]]:
+    """Return the status of each operator, by name. A broker that does not answer is waited for only once.
+
+    `ends_of`: what is known of a topic; without it the broker is asked.
+    """
+    ends_of, names = ends_of or from_broker(application), list(application.operators)
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="status") as threads:
-        found = threads.map(lambda name: _status(application, name, broker_error), names)
+        found = threads.map(lambda name: _status(application, name, ends_of), names)
         return dict(zip(names, found, strict=True))
 
 
-def operator_status(application: Application, name: str) -> dict[str, Any]:
+def operator_status(application: Application, name: str, ends_of: EndsOf | None = None) -> dict[str, Any]:
     """Return the operator's status: what its log records, the lag if the broker answers, and why it makes progress or
-    not.
+    not. `ends_of`: as for `application_status`.
     """
-    return _status(application, name, _broker_error(application))
+    return _status(application, name, ends_of or from_broker(application))
+
+
+def from_broker(application: Application) -> EndsOf:
+    """Return a function that asks the broker about a topic, or asks no more if none answers now."""
+    if error := _broker_error(application):
+        return lambda _topic: TopicEnds(error=error)
+    return partial(_ends, application)
 
 
 def _broker_error(application: Application) -> str:
@@ -58,7 +70,7 @@ def _broker_error(application: Application) -> str:
     return ""
 
 
-def _status(application: Application, name: str, broker_error: str) -> dict[str, Any]:
+def _status(application: Application, name: str, ends_of: EndsOf) -> dict[str, Any]:
     state = application.state / application.application / name
     driver_status = DriverStatusFile(state).read()
     driver = current_driver(application, name)
@@ -71,7 +83,7 @@ def _status(application: Application, name: str, broker_error: str) -> dict[str,
     topic = application.operators[name].input
     if log is None or newest is None or newest.input != topic:
         return _without_log(facts, driver, "no log yet: the operator has not run; start it with tidegate run")
-    ends = _Ends(error=broker_error) if broker_error else _ends(application, topic)
+    ends = ends_of(topic)
     why = explain_operator(replace(facts, kafka_error=ends.error))
     return {
         "log": str(log.place),
@@ -147,7 +159,7 @@ def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ends:
+class TopicEnds:
     """First offset, last stable offset and end offset of each partition, and the open transactions that block it.
 
     Empty, with `error` set, if the broker could not be asked.
@@ -172,16 +184,20 @@ class _Ends:
         )
 
 
-def _ends(application: Application, topic: str) -> _Ends:
+EndsOf = Callable[[str], TopicEnds]
+"""A function that says what is known of a topic."""
+
+
+def _ends(application: Application, topic: str) -> TopicEnds:
     kafka = client(application.kafka)
     try:
         leaders = kafka.topic(topic).leaders
         first, stable, end = (ask(kafka, topic, leaders) for ask in (offsets.earliest, offsets.stable, offsets.latest))
     except TidegateError as error:
-        return _Ends(error=one_line(error))
+        return TopicEnds(error=one_line(error))
     blocked = [partition for partition in end if end[partition] > stable.get(partition, 0)]
     blockers = open_transactions(application.kafka, topic, blocked) if blocked else {}
-    return _Ends(first=first, stable=stable, end=end, blockers=blockers)
+    return TopicEnds(first=first, stable=stable, end=end, blockers=blockers)
 
 
 def _partition(partition: int, known: PartitionMeta, facts: PartitionFacts, operator: Explanation) -> dict[str, Any]:

@@ -1,0 +1,45 @@
+"""`tidegate console`: show what an application does, in a browser."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import click
+
+from tidegate.application.target import load
+from tidegate.cli.shared import json_option, show
+from tidegate.contracts.errors import UserError
+
+DEFAULT_PORT = 8765
+
+
+@click.command("console")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, help="Listen port.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Listen address; by default for this machine alone."
+)
+@click.option("--token", help="Token for all logins, at least 20 characters; default: a new one for each login.")
+@json_option
+def command(file: Path, port: int, host: str, token: str | None) -> None:
+    """Serve pages that show what FILE's operators do, hold and have emitted, now or as of an earlier batch.
+
+    Print an address that opens one login. The console only reads: logs in the lake, local states, and the broker if it
+    answers. It needs no Java. Stop it with Ctrl-C.
+
+    \b
+    Example:
+      tidegate console flights.yaml
+    """
+    application = load(file)
+    from tidegate.console.access import SHORTEST_TOKEN
+    from tidegate.console.server import serve
+
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        remedy = f"choose at least {SHORTEST_TOKEN} characters, or leave --token out"
+        raise UserError("the token is too short", value=f"{len(token)} characters", remedy=remedy)
+    with suppress(KeyboardInterrupt):
+        serve(
+            application, host=host, port=port, token=token, announce=lambda url: show({"address": url}, f"open {url}")
+        )

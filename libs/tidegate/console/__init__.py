@@ -1,0 +1,5 @@
+"""The console: pages that show what an application does, read from the open logs. It changes nothing.
+
+`server` listens, `access` lets in who has the token, and `pages` has the routes. `overview`, `operator_page` and `rows`
+read what the pages show; `texts` makes harmless text of any bytes.
+"""

@@ -1,0 +1,62 @@
+"""What is wrong around an application, with its remedy: those checks of `tidegate doctor` that only read little.
+
+Checks that ask a broker, list a whole log or try to write are left to the command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from tidegate.contracts.clock import SYSTEM_CLOCK
+from tidegate.contracts.errors import TidegateError
+from tidegate.contracts.extras import MissingExtra
+from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.doctor import current_driver, instances, lake, states
+from tidegate.runtime.doctor.findings import Finding, Findings, of_error
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import has_version
+from tidegate.state.lake.opening import open_lake
+
+
+def findings(application: Application) -> list[Finding]:
+    """Return what is wrong with disks, logs, local states and drivers, and in the control database if there is one."""
+    logs = [log for name in application.operators if (log := _log(application, name)) is not None]
+    tables = {log.name: log.newest.table_id for log in logs if log.newest is not None}
+    return [
+        *_found(lake.DISK_CHECKS, lake.collect_disks(application)),
+        *_found(lake.CHECKS, logs),
+        *_found(states.CHECKS, states.collect(application, tables)),
+        *_found(current_driver.CHECKS, current_driver.collect(application)),
+        *_of_control(application),
+    ]
+
+
+def _log(application: Application, name: str) -> lake.Log | None:
+    """Return the facts about an operator's log that follow from its newest version; None if there is no log."""
+    place = application.lake / name
+    try:
+        opened = open_lake(place)
+        if not has_version(opened, None):
+            return None
+        log = OperatorLog.at(opened, None)
+        facts: dict[str, Any] = {"newest": log.newest(), "size": log.size, "entries": log.entries_since_checkpoint}
+        return lake.Log(name=name, place=place, now_ms=SYSTEM_CLOCK.now_ms(), **facts)
+    except TidegateError as error:
+        return lake.Log(name=name, place=place, wrong=error)
+
+
+def _of_control(application: Application) -> Iterator[Finding]:
+    address = application.control_database
+    if address is None:
+        return
+    try:
+        control = instances.collect(address, application.application, application.operators, SYSTEM_CLOCK.now_ms())
+    except MissingExtra as error:  # the console can do without it
+        yield of_error("control", error)
+        return
+    yield from _found(instances.CHECKS, [] if control is None else [control])
+
+
+def _found(checks: Sequence[Callable[..., Findings]], facts: Iterable[object]) -> Iterator[Finding]:
+    return (finding for each in facts for check in checks for finding in check(each))

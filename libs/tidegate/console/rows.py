@@ -1,0 +1,226 @@
+"""Rows of an operator's log as of a batch: what it held, its emissions, and its late and rejected records.
+
+Emissions and late and rejected rows are read from the newest file down, as far as a page needs. What is held follows
+from all state rows of a partition, so a partition that is too large for a page is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.errors import StateError, UserError
+from tidegate.contracts.log_schema import Kind as RowKind
+from tidegate.operators.registry import kind_of, operator_for
+from tidegate.state.delta_log.data_files import DataFile, read_files
+from tidegate.state.delta_log.log_entries import newest_version
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import version_after
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
+from tidegate.state.lake.port import Lake
+from tidegate.state.slots import live_rows
+from tidegate.state.upkeep.batch_history import overlapping
+
+PAGE_ROWS = 50
+
+LARGEST_STATE_ROWS = 1_000_000
+LARGEST_STATE_BYTES = 2**28
+"""State rows of a partition, and bytes of their files, above which the console does not show what is held."""
+
+LOOKED_THROUGH_ROWS = 500_000
+"""After so many rows without a full page, as of a step that rarely emits, the page ends and names where to go on."""
+
+TRIES = 3
+"""How often a page is read if a clean-up deletes its files meanwhile."""
+
+_FOUND_BY = ["batch", "partition", "seq"]
+_SHOWN = ["key", "value", "timestamp", "offset", "window_start", "window_end", "cause", "lateness", "bound"]
+
+
+class Position(NamedTuple):
+    """A row's place in its log, among the rows of its kind: a later row is larger."""
+
+    batch: int
+    partition: int
+    seq: int
+
+    @classmethod
+    def of(cls, text: str) -> Position:
+        """Return the position that `str` has written. Raise UserError for any other text."""
+        try:
+            batch, partition, seq = map(int, text.split("."))
+            return cls(batch, partition, seq)
+        except ValueError:
+            raise UserError("no position in a log", value=text[:100], remedy="follow the links of the page") from None
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """What a page shows: rows of a kind, from an operator or a step of it, as of the end of a batch (None: now).
+
+    `partition` None: all partitions, but what is held is shown of one. `before`: only rows below this position.
+    """
+
+    kind: RowKind
+    step: str | None = None
+    partition: int | None = None
+    batch: int | None = None
+    before: Position | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """Rows of a log, newest first.
+
+    `newest`: the metadata after the batch that the page is as of. `older`: the position below which the next page
+    begins; None if there is none. `total`: the number of all rows that are held, on a page of these.
+    """
+
+    rows: pa.Table
+    newest: BatchMeta
+    partition: int | None
+    older: Position | None
+    total: int | None = None
+
+
+def read_page(log: Place, rules: OperatorRules, query: Query) -> Page:
+    """Return the rows of the page. Read again if a clean-up deletes files of the version that is being read.
+
+    Raise UserError if there is no log, if it does not reach back to the batch, or if there is too much to show.
+    """
+    lake = open_lake(log)
+    for left in reversed(range(TRIES)):
+        handle = _log_after(lake, query.batch)
+        try:
+            return _read(handle, rules, query)
+        except StateError:
+            if left == 0:
+                raise
+    raise AssertionError("the last try returns or raises")
+
+
+def _log_after(lake: Lake, batch: int | None) -> OperatorLog:
+    newest = newest_version(lake)
+    if newest is None:
+        raise UserError("the operator has no log yet", value=lake.place, remedy="start the operator: tidegate run")
+    if batch is None:
+        return OperatorLog.at(lake, newest)
+    version = version_after(lake, newest, batch)
+    if version is None:
+        remedy = "name a later batch; `rewind_window` says how far back a log can be read"
+        raise UserError("the log no longer reaches back to that batch", value=batch, remedy=remedy)
+    return OperatorLog.at(lake, version)
+
+
+def _read(log: OperatorLog, rules: OperatorRules, query: Query) -> Page:
+    newest = log.newest()
+    if newest is None:
+        raise UserError("the operator has no batch yet", value=log.place, remedy="start the operator: tidegate run")
+    return _held(log, newest, rules, query) if query.kind == "state" else _output(log, newest, query)
+
+
+def _held(log: OperatorLog, newest: BatchMeta, rules: OperatorRules, query: Query) -> Page:
+    """Return a page of what a partition holds."""
+    partition = min(newest.partitions, default=0) if query.partition is None else query.partition
+    files = log.data_files("state", partition)
+    _refuse_too_much(files)
+    rows = _of_step(log.read("state", partition, columns=[n for n in log.schema.names if n != "headers"]), query.step)
+    live = live_rows(rows, tuple(_slot(rules)))
+    held = kind_of(rules.kind).held(live, rules)
+    found = _newest_first(_below(held, query.before))
+    page = found.slice(0, PAGE_ROWS)
+    added = [name for name in held.column_names if name not in log.schema.names]
+    older = _position(page, PAGE_ROWS - 1) if len(found) > PAGE_ROWS else None
+    return Page(rows=_shown(page, added), newest=newest, partition=partition, older=older, total=len(held))
+
+
+def _slot(rules: OperatorRules) -> Sequence[str]:
+    slot = operator_for(rules).slot
+    assert isinstance(slot, tuple), "a pipeline's state is shown by step"
+    return slot
+
+
+def _refuse_too_much(files: Sequence[DataFile]) -> None:
+    rows, size = sum(file.rows for file in files), sum(file.size for file in files)
+    if rows > LARGEST_STATE_ROWS or size > LARGEST_STATE_BYTES:
+        remedy = "query the view of what is held: tidegate sql"
+        value = f"{rows:,} state rows, files of {size / 2**20:,.0f} MiB"
+        raise UserError("the partition's state is too large for a page", value=value, remedy=remedy)
+
+
+def _output(log: OperatorLog, newest: BatchMeta, query: Query) -> Page:
+    """Return a page of emissions or of late or rejected rows."""
+    top = query.before.batch if query.before is not None else newest.batch
+    groups = reversed(overlapping(log.data_files(query.kind, query.partition, up_to=top)))
+    found, older = _newest_positions(log, groups, query)
+    rows = _rows_at(log, query, found)
+    return Page(rows=rows, newest=newest, partition=query.partition, older=older)
+
+
+def _newest_positions(
+    log: OperatorLog, groups: Iterable[Sequence[DataFile]], query: Query
+) -> tuple[pa.Table, Position | None]:
+    """Return the positions of the page's rows, newest first, and the position below which the next page begins.
+
+    Only the columns that decide this are read, group by group from the newest on.
+    """
+    columns = [*_FOUND_BY, *(["step"] if query.step is not None else [])]
+    found, looked_through = pa.schema([(name, log.schema.field(name).type) for name in columns]).empty_table(), 0
+    for group in groups:
+        rows = read_files(log.lake, group, log.schema, columns)
+        looked_through += len(rows)
+        matching = _newest_first(_below(_of_step(rows, query.step), query.before))
+        found = pa.concat_tables([found, matching]).slice(0, PAGE_ROWS + 1)
+        if len(found) > PAGE_ROWS:
+            return found.slice(0, PAGE_ROWS), _position(found, PAGE_ROWS - 1)
+        if looked_through >= LOOKED_THROUGH_ROWS:
+            return found, Position(min(file.min_batch for file in group), 0, 0)
+    return found, None
+
+
+def _rows_at(log: OperatorLog, query: Query, positions: pa.Table) -> pa.Table:
+    """Return the rows at these positions, newest first; nothing but their batches is read."""
+    batches = pc.min_max(positions["batch"]).as_py()
+    first, last = (batches["min"], batches["max"]) if len(positions) else (0, -1)
+    columns = [name for name in ("step", *_FOUND_BY, *_SHOWN) if name in log.schema.names]
+    rows = _of_step(log.read(query.kind, query.partition, first - 1, columns, up_to=last), query.step)
+    return _shown(_newest_first(_below(rows, query.before)).slice(0, len(positions)), [])
+
+
+def _of_step(rows: pa.Table, step: str | None) -> pa.Table:
+    return rows if step is None else rows.filter(pc.equal(rows["step"], step))
+
+
+def _below(rows: pa.Table, before: Position | None) -> pa.Table:
+    """Return the rows whose position is smaller."""
+    if before is None:
+        return rows
+    batch, partition, seq = (rows[name] for name in _FOUND_BY)
+    in_partition = pc.and_(pc.equal(partition, before.partition), pc.less(seq, before.seq))
+    in_batch = pc.and_(pc.equal(batch, before.batch), pc.or_(pc.less(partition, before.partition), in_partition))
+    return rows.filter(pc.or_(pc.less(batch, before.batch), in_batch))
+
+
+def _newest_first(rows: pa.Table) -> pa.Table:
+    return rows.sort_by([(name, "descending") for name in _FOUND_BY])
+
+
+def _position(rows: pa.Table, at: int) -> Position:
+    return Position(*(rows[name][at].as_py() for name in _FOUND_BY))
+
+
+def _shown(rows: pa.Table, added: Sequence[str]) -> pa.Table:
+    """Return the columns that people look at; those of windows, causes and times only if some row has one."""
+    used = [name for name in _SHOWN if rows[name].null_count < len(rows) or name in ("key", "value")]
+    steps = ["step"] if "step" in rows.column_names and rows["step"].null_count < len(rows) else []
+    return rows.select([*_FOUND_BY, *steps, *used, *added])

@@ -1,0 +1,70 @@
+"""Listening for browsers."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import closing
+
+import uvicorn
+
+from tidegate.console.access import LOGIN, Logins
+from tidegate.console.pages import console
+from tidegate.contracts.errors import UserError
+from tidegate.runtime.configuration.application import Application
+
+MOST_CONNECTIONS = 64
+LONGEST_HEADERS = 16_384
+"""Most bytes of a request's headers."""
+
+
+def serve(
+    application: Application, *, host: str, port: int, token: str | None, announce: Callable[[str], None]
+) -> None:
+    """Serve the console until the process is told to stop. Call `announce` with the address of each login.
+
+    `token`: the token for all logins; None: each login has one of its own. Raise UserError if the address is taken.
+    """
+    with closing(_listening(host, port)) as listener:
+        port = listener.getsockname()[1]
+        address = f"http://{_named(host)}:{port}"
+        logins = Logins(lambda new: announce(f"{address}{LOGIN}?token={new}"), token, port=port)
+        if token is not None:
+            announce(f"{address}{LOGIN}")
+        app = console(application, logins, [host, socket.gethostname(), socket.getfqdn()])
+        uvicorn.Server(_config(app)).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        raise UserError(
+            "the console cannot listen on its address",
+            value=f"{host}:{port}: {error.strerror}",
+            remedy="stop the program that uses the port, or choose another one with --port",
+        ) from error
+
+
+def _named(host: str) -> str:
+    """Return the host as it stands in an address; for an address that stands for all, the machine's name."""
+    if host in ("0.0.0.0", "::"):
+        return socket.gethostname()
+    return f"[{host}]" if ":" in host else host
+
+
+def _config(app: object) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,  # lines of access would show tokens
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        h11_max_incomplete_event_size=LONGEST_HEADERS,
+        timeout_graceful_shutdown=1,
+    )

@@ -1,0 +1,156 @@
+"""Small applications whose operators have processed records into real logs, without Spark and without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from tests.metadata import described, small_meta
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionChange
+from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.log_schema import log_schema
+from tidegate.contracts.operator import OperatorState, StepResult
+from tidegate.contracts.records import Records, Row
+from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.operators.registry import kind_of, operator_for
+from tidegate.runtime.configuration.application import Application, application_of, settings_of
+from tidegate.runtime.telemetry.batch_metrics import figures_after
+from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
+from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.lake.opening import open_lake
+from tidegate.state.upkeep.compaction import Kept, compact
+
+START_MS = 1_700_000_000_000
+
+SUPPRESSION: dict[str, Any] = {"kind": "suppression", "input": "in", "output": "out", "until": {"time_limit": "10s"}}
+TABLE: dict[str, Any] = {"kind": "table_history", "input": "in", "history_retention": "1h"}
+WINDOWS: dict[str, Any] = {
+    "kind": "windowed_aggregation",
+    "input": "in",
+    "window": {"tumbling": "1m", "grace": "0"},
+    "aggregate": {"n": "count"},
+    "emit": "final",
+}
+PIPELINE: dict[str, Any] = {
+    "kind": "pipeline",
+    "input": {"topic": "in", "value": {"json": {"delay": "int64"}}},
+    "steps": [
+        {"filter": "delay > 0"},
+        {"name": "limited", "kind": "suppression", "until": {"time_limit": "10s"}},
+    ],
+}
+
+
+def application(folder: Path, **operators: dict[str, Any]) -> Application:
+    """An application with these operators, and a broker that does not answer."""
+    return application_of(
+        {
+            "application": "app",
+            "lake": str(folder / "lake"),
+            "state": str(folder / "state"),
+            "keep_output": "forever",
+            "control": None,
+            "kafka": {"bootstrap.servers": "127.0.0.1:1"},
+            "operators": operators,
+        }
+    )
+
+
+def record(key: bytes | None, value: bytes | None, second: int, offset: int) -> Row:
+    """A record of that second."""
+    return Row(key, value, START_MS + second * 1_000, offset)
+
+
+@dataclass
+class Written:
+    """The log of an operator, and the states of its partitions; each call makes one batch."""
+
+    application: Application
+    name: str
+    states: dict[int, OperatorState] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.config = self.application.operators[self.name]
+        self.operator = operator_for(self.config)
+        lake = open_lake(self.application.lake / self.name)
+        self.log = OperatorLog.open(lake, self.name, log_schema(self.operator.columns), create=True)
+        plain = small_meta(operator=self.name, table_id=self.log.table_id, batch=0, action="claim", clock=START_MS)
+        claim = described(plain, input=self.config.input, settings=settings_of(self.config), next_offset={0: 0, 1: 0})
+        self.log.commit(claim, [])
+
+    def operator_of(self, step: str | None) -> OperatorRules:
+        """The rules of the operator, or of a step of it; of a step that it does not have, those of the operator."""
+        return kind_of(self.config.kind).steps(self.config).get(step or "", self.config)
+
+    @property
+    def newest(self) -> BatchMeta:
+        """The metadata of the newest batch."""
+        found = self.log.newest()
+        assert found is not None
+        return found
+
+    def batch(self, records: Sequence[Row], partition: int = 0) -> int:
+        """A batch with these records of one partition; gives its number."""
+        state = self.states.setdefault(partition, self.operator.open(MemoryStorage(self.operator.layout)))
+        return self.commit(partition, state.step(Records.from_rows(records), START_MS), len(records))
+
+    def commit(self, partition: int, result: StepResult, count: int) -> int:
+        """The result is the next batch."""
+        before, attempt = self.newest, uuid4().hex
+        known = before.partitions[partition]
+        totals = {name: number + asdict(result.counts)[name] for name, number in asdict(known.totals).items()}
+        totals |= {"held": result.counts.held, "held_bytes": result.counts.held_bytes}
+        changed = {
+            partition: PartitionChange(counts=result.counts, measures=result.measures, ledger=dict(result.ledger))
+        }
+        meta = described(
+            before,
+            batch=before.batch + 1,
+            attempt=attempt,
+            action="batch",
+            clock=before.clock + 1_000,
+            next_offset={partition: known.next_offset + count},
+            stream_time={partition: result.stream_time},
+            last={partition: (before.batch + 1, attempt)},
+            totals={partition: Counts(**totals)},
+            measured={partition: result.measures},
+            figures=figures_after(before, changed, before.clock + 1_000),
+        )
+        tables = {
+            "state": result.changes,
+            "emission": result.emissions,
+            "late": result.late,
+            "rejected": result.rejected,
+        }
+        meta = replace(meta, changed=changed)
+        rows = [Rows(kind, partition, table) for kind, table in tables.items()]
+        naming = Naming(self.log.format, meta.batch, attempt, meta.clock)
+        self.log.commit(meta, write_rows(self.log.lake, naming, rows, topic=self.config.input))
+        return meta.batch
+
+    def compact(self) -> int:
+        """A compaction that drops superseded state rows, with a clean-up of all that it replaces."""
+        batch = self.newest.batch + 1
+        clock = self.newest.clock + 1_000
+        meta = replace(
+            self.newest,
+            batch=batch,
+            attempt=uuid4().hex,
+            action="compaction",
+            clock=clock,
+            compacted=batch,
+            recorded=batch - 1,
+            changed={},
+        )
+        compact(self.log, meta, Kept(slot=self.operator.slot), rewind_window_ms=0)
+        return batch
+
+
+def table_of(rows: pa.Table, *columns: str) -> list[tuple[Any, ...]]:
+    """These columns of the rows, as tuples."""
+    return list(zip(*(rows[name].to_pylist() for name in columns), strict=True))
