@@ -200,4 +200,5 @@ def _results(answers: Sequence[Future[Answer]]) -> list[Answer]:
 
 
 def _load_in_background(worker: Worker) -> int:
-    return worker.beside["background"].load if "background" in worker.beside else 0
+    lane = worker.beside.get("background")
+    return 0 if lane is None else lane.load

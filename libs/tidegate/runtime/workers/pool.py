@@ -221,8 +221,10 @@ class Workers:
     def _lane_of(self, hello: Hello) -> Lane | None:
         with self._changed:
             worker = self._workers.get(hello.seat)
-            if worker is None or hello.lane != "batch":
-                return None if worker is None or hello.lane == "batch" else worker.beside.get(hello.lane)
+            if worker is None:
+                return None
+            if hello.lane != "batch":
+                return worker.beside.get(hello.lane)
             meant, worker.executor = worker.executor, hello.site.executor or worker.executor
             seated = [each for each in self._workers.values() if each.home is not None]
             if is_needed(worker.executor, self._wanted, [each.executor for each in seated]):
