@@ -17,7 +17,12 @@ from tidegate.runtime.install import paths
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-IMPORTED_AS = {"delta-spark": "delta", "google-crc32c": "google_crc32c", "kafka-python": "kafka"}
+IMPORTED_AS = {
+    "confluent-kafka": "confluent_kafka",
+    "delta-spark": "delta",
+    "google-crc32c": "google_crc32c",
+    "kafka-python": "kafka",
+}
 IMPORTED_AS |= {"prometheus-client": "prometheus_client", "python-snappy": "snappy"}
 
 pytestmark = pytest.mark.fast

@@ -113,12 +113,12 @@ def test_a_refused_login_names_the_remedy_and_no_password(registry: str, tmp_pat
     file.write_text(f"url={registry}\nbasic.auth.user.info=bob:hidden\n")
     with pytest.raises(UserError, match="refuses the login") as refused:
         source_of(str(file)).schema(20)
-    assert registry in str(refused.value) and "hidden" not in str(refused.value)
+    assert str(file) in str(refused.value) and "hidden" not in str(refused.value)
 
 
 def test_options_that_cannot_be_read_are_a_problem_with_its_remedy(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="options of the registry cannot be read"):
-        source_of(str(tmp_path / "registry.properties"))
+        source_of(str(tmp_path / "registry.properties")).schema(17)
     (tmp_path / "registry.properties").write_text("basic.auth.user.info=ann:secret\n")
     with pytest.raises(UserError, match="client cannot be made") as refused:
         source_of(str(tmp_path / "registry.properties")).schema(17)

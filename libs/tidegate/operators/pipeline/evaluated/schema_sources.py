@@ -6,7 +6,6 @@ configuration of an operator, which logs and `tidegate plan` show, has the name 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,8 @@ OPTIONS = ".properties"
 
 def source_of(schemas: str) -> SchemaSource:
     """Return the schemas of a folder, of a registry's URL, or of a registry that a file of options describes."""
-    if schemas.startswith(("http://", "https://")):
-        return SchemaRegistry({"url": schemas})
-    if schemas.endswith(OPTIONS):
-        return SchemaRegistry(_options_in(Path(schemas)))
+    if schemas.startswith(("http://", "https://")) or schemas.endswith(OPTIONS):
+        return SchemaRegistry(schemas)
     return SchemaFolder(Path(schemas))
 
 
@@ -46,10 +43,13 @@ class SchemaFolder:
 
 
 class SchemaRegistry:
-    """A schema registry with Confluent's HTTP interface, reached by its own client. `options`: those of the client."""
+    """A schema registry with Confluent's HTTP interface, reached by its own client.
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = options
+    `place`: its URL, or a file with the options of the client, which is read when the first schema is asked for.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
 
     def schema(self, number: int) -> str | None:
         """Return the text of the schema; None if the registry has none of that number.
@@ -75,24 +75,23 @@ class SchemaRegistry:
         require("httpx2")
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
+        options = _options_in(Path(self._place)) if self._place.endswith(OPTIONS) else {"url": self._place}
         try:
-            return SchemaRegistryClient(dict(self._options))
+            return SchemaRegistryClient(options)
         except (ValueError, TypeError, OSError) as error:
             remedy = f"correct the options of the registry: {error}"
-            raise UserError("the registry's client cannot be made", value=self._url, remedy=remedy) from None
+            raise UserError("the registry's client cannot be made", value=self._place, remedy=remedy) from None
 
     def _failure(self, status: int) -> UserError | Unavailable:
         if status in _REFUSED:
             remedy = f"write a login that it takes in the file of options, a name that ends with {OPTIONS}"
-            return UserError(f"the schema registry refuses the login ({status})", value=self._url, remedy=remedy)
+            return UserError(f"the schema registry refuses the login ({status})", value=self._place, remedy=remedy)
         return self._unavailable(f"status {status}")
 
     def _unavailable(self, what: str) -> Unavailable:
-        return Unavailable(f"the schema registry cannot be read: {what}", value=self._url, remedy="start the registry")
-
-    @property
-    def _url(self) -> str | None:
-        return self._options.get("url")
+        return Unavailable(
+            f"the schema registry cannot be read: {what}", value=self._place, remedy="start the registry"
+        )
 
 
 def _options_in(file: Path) -> dict[str, str]:

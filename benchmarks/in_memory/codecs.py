@@ -1,0 +1,89 @@
+"""The speed of codecs on one core: bytes of 200,000 values to typed columns, and columns to bytes.
+
+Avro has four fields, all of them wanted: a string of 4 bytes, a double, a long that may be null, a string of 40 bytes.
+JSON has 120 bytes and six members, three of them wanted. Times are CPU seconds, because all work is in one thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from tidegate.kernels.codecs.avro.decoder import AvroDecoder
+from tidegate.kernels.codecs.avro.encoder import AvroEncoder
+from tidegate.kernels.codecs.json_columns import JsonDecoder
+from tidegate.kernels.codecs.primitives import PrimitiveDecoder, PrimitiveEncoder
+from tidegate.kernels.columns import binary_parts
+
+RECORDS = 200_000
+SCHEMA = {
+    "type": "record",
+    "name": "Payment",
+    "fields": [
+        {"name": "user", "type": "string"},
+        {"name": "amount", "type": "double"},
+        {"name": "count", "type": ["null", "long"]},
+        {"name": "note", "type": "string"},
+    ],
+}
+TEXT = orjson.dumps(SCHEMA).decode()
+COLUMNS = pa.schema({"user": pa.string(), "amount": pa.float64(), "count": pa.int64(), "note": pa.string()})
+
+
+class _Known:
+    """The schema, under every number."""
+
+    def schema(self, number: int) -> str | None:
+        """Return the schema's text."""
+        return TEXT
+
+
+def measure(say: Any) -> dict[str, float]:
+    """Return records per second, medians of 5 runs after one warm-up run."""
+    rows = _rows()
+    writer, numbers = AvroEncoder(COLUMNS, TEXT, 17), PrimitiveEncoder("int64")
+    counts = pa.record_batch([rows.column("count").fill_null(0)], ["value"])
+    avro, longs = binary_parts(writer.encode(rows).values), binary_parts(numbers.encode(counts).values)
+    reader, long_reader = AvroDecoder(TEXT, COLUMNS.names, _Known()), PrimitiveDecoder("int64", "value")
+    json_reader, json = JsonDecoder(COLUMNS.remove(3)), binary_parts(_json(rows))
+    assert not reader.columns(*avro).code.any() and not json_reader.columns(*json).code.any()
+    return {
+        "avro_read_per_s": _speed(lambda: reader.columns(*avro)),
+        "avro_written_per_s": _speed(lambda: writer.encode(rows)),
+        "json_read_per_s": _speed(lambda: json_reader.columns(*json)),
+        "int64_read_per_s": _speed(lambda: long_reader.columns(*longs)),
+        "int64_written_per_s": _speed(lambda: numbers.encode(counts)),
+    }
+
+
+def _rows() -> pa.RecordBatch:
+    places = np.arange(RECORDS)
+    return pa.record_batch(
+        [
+            pa.array([f"u{place:03}" for place in (places % 1_000).tolist()], pa.string()),
+            pa.array(places * 0.25),
+            pa.array(places % 7, mask=places % 7 == 0),
+            pa.array(["x" * 40] * RECORDS, pa.string()),
+        ],
+        COLUMNS,
+    )
+
+
+def _json(rows: pa.RecordBatch) -> pa.Array:
+    values = [orjson.dumps(row | {"tags": [1, 2], "source": "gate-12"}) for row in rows.to_pylist()]
+    return pa.array(values, pa.binary())
+
+
+def _speed(work: Callable[[], object]) -> float:
+    times: list[float] = []
+    for _ in range(6):
+        began = time.process_time()
+        work()
+        times.append(time.process_time() - began)
+    return RECORDS / median(times[1:])
