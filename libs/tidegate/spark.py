@@ -112,8 +112,7 @@ def register_format(spark: Any) -> None:
     Options: `view`, which is `emissions` (default), `late`, `rejected`, `state`, or of a table `history`; `step`, of a
     pipeline; `batch`, as of which it is; `asOf`, of a history: what was valid at that time, in ms or ISO 8601.
 
-    Filters on partition, key and batch save reading; for that, Spark's setting
-    `spark.sql.python.filterPushdown.enabled` is set to true. The columns `key` and `value` have the operator's formats.
+    The columns `key` and `value` have the operator's formats.
     """
     from tidegate.runtime.spark.data_source import register
 

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql.datasource import EqualTo, GreaterThan, In, IsNull, LessThanOrEqual
 
 import tidegate as tg
 import tidegate.spark
 from tests.patience import PATIENCE_S
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.spark.data_source import LogReader, bounded, rows_of
-from tidegate.runtime.spark.log_rows import Bounds
+from tidegate.runtime.spark.data_source import rows_of
 
 pytestmark = pytest.mark.spark
 
@@ -132,23 +130,9 @@ def test_the_message_reaches_the_user_of_spark(spark: Any, lake: Path) -> None:
         read(spark, lake, "nothing").schema  # noqa: B018
 
 
-def test_filters_bound_what_is_read(spark: Any, lake: Path) -> None:
-    bounds = Bounds()
-    filters = [
-        EqualTo(("partition",), 1),
-        In(("key",), ("JFK", "LGA")),
-        GreaterThan(("batch",), 1),
-        LessThanOrEqual(("batch",), 2),
-        IsNull(("value",)),
-    ]
-    for each in filters:
-        bounds = bounded(bounds, each)
-    assert bounds == Bounds(partitions=frozenset({1}), keys=frozenset({b"JFK", b"LGA"}), after_batch=1, up_to=2)
-    reader = LogReader(rows_of({"path": str(lake / "held"), "view": "state"}))
-    assert [each.value for each in reader.partitions()] == [0, 1]
-    assert list(reader.pushFilters(filters)) == filters
-    assert [each.value for each in reader.partitions()] == [1]
-    rows = [row for each in reader.partitions() for batch in reader.read(each) for row in batch.to_pylist()]
-    assert {row["key"] for row in rows} <= {"JFK", "LGA"} and {row["batch"] for row in rows} <= {2}
-    found = read(spark, lake, "held").where("key = 'JFK' AND batch > 1").collect()
-    assert found == read(spark, lake, "held").where("concat(key, '') = 'JFK' AND batch + 0 > 1").collect() != []
+def test_the_filter_of_one_query_bounds_no_other_of_the_same_data_frame(spark: Any, lake: Path) -> None:
+    rows = read(spark, lake, "held")
+    every = {(row.key, row.batch) for row in rows.collect()}
+    chosen = {(row.key, row.batch) for row in rows.where("key = 'JFK' AND batch > 1").collect()}
+    assert chosen == {each for each in every if each[0] == "JFK" and each[1] > 1} != set()
+    assert {(row.key, row.batch) for row in rows.collect()} == every != chosen

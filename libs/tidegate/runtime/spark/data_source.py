@@ -5,35 +5,20 @@ Spark passes options as text and calls the reader in processes without a session
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from tidegate.contracts.errors import UserError
 from tidegate.runtime.spark import log_rows
-from tidegate.runtime.spark.log_rows import Bounds, LogRows
+from tidegate.runtime.spark.log_rows import LogRows
 from tidegate.state.lake.place import Place
 
 FORMAT = "tidegate"
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-"""The setting of Spark without which it refuses a data source that takes filters."""
-
 OPTIONS = ("path", "view", "step", "batch", "asOf")
 _SQL_TYPES = {
     pa.int8(): "TINYINT",
@@ -46,8 +31,7 @@ _SQL_TYPES = {
 
 
 def register(spark: Any) -> None:
-    """Register the format in the session, and let Spark pass filters to data sources in Python."""
-    spark.conf.set(PUSHDOWN, "true")
+    """Register the format in the session."""
     spark.dataSource.register(LogDataSource)
 
 
@@ -70,22 +54,18 @@ class LogDataSource(DataSource):  # type: ignore[misc]
 
 
 class LogReader(DataSourceReader):  # type: ignore[misc]
-    """Reads each partition of the log in a task of its own."""
+    """Reads each partition of the log in a task of its own.
+
+    It takes no filters: Spark 4.2 keeps the plan of a reader that has taken one for later queries of the same
+    DataFrame, which would miss rows.
+    """
 
     def __init__(self, rows: LogRows) -> None:
         self._rows = rows
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Bound what is read by the filters on partition, key and batch; Spark checks all of them once more."""
-        bounds = Bounds()
-        for each in filters:
-            bounds = bounded(bounds, each)
-        self._rows = self._rows.within(bounds)
-        return filters
-
     def partitions(self) -> list[InputPartition]:
-        """Return the partitions that may have wanted rows."""
-        return [InputPartition(partition) for partition in self._rows.wanted_partitions()]
+        """Return the partitions of the log."""
+        return [InputPartition(partition) for partition in self._rows.partitions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition, in Arrow."""
@@ -107,35 +87,6 @@ def rows_of(options: Any) -> LogRows:
         batch=None if "batch" not in given else _whole_number(given["batch"]),
         as_of=None if "asof" not in given else _milliseconds(given["asof"]),
     )
-
-
-def bounded(bounds: Bounds, given: Filter) -> Bounds:
-    """Return the bounds within which all rows lie that also pass the filter."""
-    column = ".".join(given.attribute) if hasattr(given, "attribute") else ""
-    match given:
-        case EqualTo() if column == "batch":
-            return _between(bounds, given.value, given.value)
-        case GreaterThan() | GreaterThanOrEqual() if column == "batch":
-            return _between(bounds, given.value + isinstance(given, GreaterThan), bounds.up_to)
-        case LessThan() | LessThanOrEqual() if column == "batch":
-            return _between(bounds, 0, given.value - isinstance(given, LessThan))
-        case EqualTo() | In() if column in ("partition", "key"):
-            values = given.value if isinstance(given, In) else (given.value,)
-            return _among(bounds, column, [value for value in values if value is not None])
-        case _:
-            return bounds
-
-
-def _between(bounds: Bounds, first: int, last: int) -> Bounds:
-    return replace(bounds, after_batch=max(bounds.after_batch, first - 1), up_to=min(bounds.up_to, last))
-
-
-def _among(bounds: Bounds, column: str, values: list[Any]) -> Bounds:
-    if column == "partition":
-        numbers = frozenset(values)
-        return replace(bounds, partitions=numbers if bounds.partitions is None else bounds.partitions & numbers)
-    keys = frozenset(value.encode() if isinstance(value, str) else bytes(value) for value in values)
-    return replace(bounds, keys=keys if bounds.keys is None else bounds.keys & keys)
 
 
 def _whole_number(text: str) -> int:

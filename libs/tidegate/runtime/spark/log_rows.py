@@ -6,7 +6,7 @@ The SQL views show the same rows. These functions need no Spark session, so task
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,24 +44,12 @@ _WITHOUT = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """What a query asks for, so that other rows need not be read. None: all.
-
-    `partitions`: those numbers. `keys`: those keys, as bytes. Batches lie above `after_batch`, and not above `up_to`.
-    """
-
-    partitions: frozenset[int] | None = None
-    keys: frozenset[bytes] | None = None
-    after_batch: int = -1
-    up_to: int = ANY_BATCH
-
-
-@dataclass(frozen=True, kw_only=True)
 class LogRows:
     """The rows of one view of a log at one of its versions; `found` makes it.
 
     `view`: one of OUTPUTS, STATE or HISTORY. `rules`: those of the operator, or of the `step` of a pipeline if one is
-    given. `partitions`: those that the log has. `as_of`: the time of the versions of a HISTORY, ms; None: all of them.
+    given. `partitions`: those that the log has. `up_to`: the newest batch of outputs. `as_of`: the time of the versions
+    of a HISTORY, ms; None: all of them.
     """
 
     lake: Lake
@@ -71,17 +59,8 @@ class LogRows:
     rules: OperatorRules
     partitions: tuple[int, ...]
     step: str | None
-    bounds: Bounds
+    up_to: int
     as_of: int | None
-
-    def within(self, bounds: Bounds) -> LogRows:
-        """Return these rows, bounded further: a batch that was asked for stays the newest one."""
-        return replace(self, bounds=replace(bounds, up_to=min(bounds.up_to, self.bounds.up_to)))
-
-    def wanted_partitions(self) -> list[int]:
-        """Return the partitions that may have wanted rows."""
-        wanted = self.bounds.partitions
-        return [each for each in self.partitions if wanted is None or each in wanted]
 
     @property
     def schema(self) -> pa.Schema:
@@ -99,30 +78,21 @@ class LogRows:
             yield from self._shown(table).to_batches(max_chunksize=_ROWS)
 
     def _outputs(self, partition: int) -> Iterator[pa.Table]:
-        log, bounds = self._log(), self.bounds
-        limits = {"after_batch": bounds.after_batch, "up_to": bounds.up_to}
-        for file in log.data_files(OUTPUTS[self.view], partition, **limits):
-            yield self._chosen(read_files(log.lake, [file], log.schema, None, **limits))
+        log = self._log()
+        for file in log.data_files(OUTPUTS[self.view], partition, up_to=self.up_to):
+            yield self._of_step(read_files(log.lake, [file], log.schema, up_to=self.up_to))
 
     def _state(self, partition: int) -> pa.Table:
-        rows = self._chosen(self._log().read("state", partition))
+        rows = self._of_step(self._log().read("state", partition))
         if self.view == HISTORY:
             return versions_in(rows, self.rules, self.as_of)
         slot = operator_for(self.whole).slot
         if isinstance(slot, Mapping):  # rows of no step say where the steps stand
             slot = {step: names for step, names in slot.items() if step is not None}
-        rows = live_rows(rows, slot)
-        bounds = self.bounds
-        later = pc.and_(pc.greater(rows["batch"], bounds.after_batch), pc.less_equal(rows["batch"], bounds.up_to))
-        return rows.filter(later)
+        return live_rows(rows, slot)
 
-    def _chosen(self, rows: pa.Table) -> pa.Table:
-        """Return the rows of the step, and of the keys if some are wanted: whole slots, so the state stays right."""
-        if self.step is not None:
-            rows = rows.filter(pc.equal(rows["step"], self.step))
-        if self.bounds.keys is not None:
-            rows = rows.filter(pc.is_in(rows["key"], pa.array(sorted(self.bounds.keys), pa.binary())))
-        return rows
+    def _of_step(self, rows: pa.Table) -> pa.Table:
+        return rows if self.step is None else rows.filter(pc.equal(rows["step"], self.step))
 
     def _shown(self, rows: pa.Table) -> pa.Table:
         """Return the rows with the columns of the schema."""
@@ -185,7 +155,7 @@ def found(
         rules=rules,
         partitions=tuple(sorted(newest.partitions)),
         step=step,
-        bounds=Bounds(up_to=ANY_BATCH if batch is None else batch),
+        up_to=ANY_BATCH if batch is None else batch,
         as_of=as_of,
     )
 
