@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from time import monotonic
@@ -45,7 +46,7 @@ class _Tags(HTMLParser):
 
 def shown(text: str) -> str:
     """The text of a page, without tags."""
-    return " ".join(re.sub(r"<[^>]+>", " ", text).split())
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
 
 @pytest.fixture
@@ -85,14 +86,13 @@ def test_hostile_keys_and_values_are_text(pages: TestClient, address: str) -> No
     assert answer.status_code == 200
     assert not {"script", "img", "iframe", "style"} & set(tags)
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", answer.text)
-    assert "49" not in shown(answer.text) or "{{ 7 * 7 }}" in shown(answer.text).replace("&#39;", "'")
     assert len(answer.text) < 200_000
 
 
 def test_what_was_held_says_keys_values_and_their_sizes(pages: TestClient) -> None:
     text = pages.get("/operators/limited/held?batch=1").text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
-    assert "1,000,000 bytes in all" in text
+    assert "1,000,000 bytes in all" in text and "{{ 7 * 7 }}{% raw %}" in text
     assert "0xfffe80" in text and "\\u202eexe.txt\\u2066" in text
     assert "Partition 0 has 10 held records." in shown(text)
 
