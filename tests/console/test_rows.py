@@ -183,7 +183,8 @@ def test_a_page_of_rare_rows_ends_after_so_many_others_and_says_where_to_go_on(
     first = page(log, "emission", step="another")
     assert len(first.rows) == 0 and first.older is not None
     assert len(all_pages(log, "emission", step="another")) == 0
-    assert len(all_pages(log, "emission", step="limited")) == 3
+    every = table_of(log.log.read("emission"), "batch")
+    assert len(every) > 1 and table_of(all_pages(log, "emission", step="limited"), "batch") == every[::-1]
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.2", "1.2.x", "1.2.3.4", "1.2.3; DROP TABLE"])
