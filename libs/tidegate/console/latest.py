@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
-from threading import Lock
+from concurrent.futures import Future, wait
+from threading import Lock, Thread
 from typing import Generic, NamedTuple, TypeVar
 
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
@@ -30,9 +30,8 @@ class Latest(Generic[T]):
         """`missing` stands for the answer as long as there is none that is new enough."""
         self._ask, self._missing, self._clock = ask, missing, clock
         self._answer: _Answer[T] | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="console")
         self._lock = Lock()
-        self._asking = self._thread.submit(lambda: None)
+        self._asking: Future[None] | None = None
 
     def get(self) -> T:
         """Return the answer, which is at most KEPT_S old; the missing one if there is none within PATIENCE_S.
@@ -40,16 +39,22 @@ class Latest(Generic[T]):
         Raise what the function has raised.
         """
         with self._lock:
-            if self._asking.done() and self._age() > FRESH_S:
-                self._asking = self._thread.submit(self._refresh)
+            if (self._asking is None or self._asking.done()) and self._age() > FRESH_S:
+                self._asking = Future()
+                # a daemon: the end of the process does not wait for a source that does not answer
+                Thread(target=self._refresh, args=(self._asking,), name="console", daemon=True).start()
             asking = self._asking
-        wait([asking], PATIENCE_S)
-        if asking.done():
+        if asking is not None and asking in wait([asking], PATIENCE_S).done:
             asking.result()
         return self._missing if self._answer is None or self._age() > KEPT_S else self._answer.value
 
     def _age(self) -> float:
         return float("inf") if self._answer is None else self._clock.monotonic() - self._answer.at
 
-    def _refresh(self) -> None:
-        self._answer = _Answer(self._ask(), self._clock.monotonic())
+    def _refresh(self, asking: Future[None]) -> None:
+        try:
+            self._answer = _Answer(self._ask(), self._clock.monotonic())
+        except Exception as error:
+            asking.set_exception(error)
+        else:
+            asking.set_result(None)

@@ -191,21 +191,19 @@ def _browse_page(application: Application, name: str, what: str, rules: Operator
         raise UserError("a pipeline holds records by step", value=name, remedy=f"add ?step={content[0][0]}")
     page = rows.read_page(application.lake / name, rules, query)
     asked = {"step": query.step, "batch": query.batch, "partition": query.partition}
-    fixed = asked | {"batch": page.newest.batch}
+    fixed, first_step = asked | {"batch": page.newest.batch}, {} if query.step else {"step": content[0][0]}
     return _page(
         "browse.html",
         name=name,
         what=what,
         holds=kind_of(rules.kind).holds,
-        content=content,
-        kinds=list(_KINDS),
         page=page,
         table=cells_of(page.rows, config, rules),
         query=query,
         older=None if page.older is None else _address(name, what, fixed | {"before": page.older}),
         here=_address(name, what, fixed | {"before": query.before}),
         step_links=[(step, _address(name, what, asked | {"step": step})) for step, _ in content if step is not None],
-        kind_links=[(each, _address(name, each, asked)) for each in _KINDS],
+        kind_links=[(each, _address(name, each, asked | (first_step if each == "held" else {}))) for each in _KINDS],
     )
 
 

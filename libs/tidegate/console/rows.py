@@ -177,9 +177,9 @@ def _newest_positions(
     columns = [*_FOUND_BY, *(["step"] if query.step is not None else [])]
     found, looked_through = pa.schema([(name, log.schema.field(name).type) for name in columns]).empty_table(), 0
     for group in groups:
-        rows = read_files(log.lake, group, log.schema, columns)
-        looked_through += len(rows)
-        matching = _newest_first(_below(_of_step(rows, query.step), query.before))
+        rows = _below(read_files(log.lake, group, log.schema, columns), query.before)
+        looked_through += len(rows)  # those above do not count: else the next page might begin where this one did
+        matching = _newest_first(_of_step(rows, query.step))
         found = pa.concat_tables([found, matching]).slice(0, PAGE_ROWS + 1)
         if len(found) > PAGE_ROWS:
             return found.slice(0, PAGE_ROWS), _position(found, PAGE_ROWS - 1)

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import uvicorn
 
-from tidegate.console.access import LOGIN, Logins
+from tidegate.console.access import LOGIN, Gate, Logins
 from tidegate.console.pages import console
 from tidegate.contracts.errors import UserError
 from tidegate.runtime.configuration.application import Application
@@ -54,9 +54,9 @@ def _named(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _config(app: object) -> uvicorn.Config:
+def _config(app: Gate) -> uvicorn.Config:
     return uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         http="h11",
         ws="none",
         lifespan="off",

@@ -41,9 +41,9 @@ def application_status(application: Application, ends_of: EndsOf | None = None) 
 
     `ends_of`: what is known of a topic; without it the broker is asked.
     """
-    ends_of, names = ends_of or from_broker(application), list(application.operators)
+    known, names = ends_of or from_broker(application), list(application.operators)
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="status") as threads:
-        found = threads.map(lambda name: _status(application, name, ends_of), names)
+        found = threads.map(lambda name: _status(application, name, known), names)
         return dict(zip(names, found, strict=True))
 
 

@@ -1,0 +1,190 @@
+"""The pages of an application whose logs are real and whose broker does not answer."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.console.conftest import Browser
+from tests.console.logs import PIPELINE, SUPPRESSION, TABLE, Written, application, record
+from tests.patience import wait_for
+from tidegate.runtime.telemetry.driver_status import DriverStatusFile
+
+pytestmark = pytest.mark.fast
+
+HOSTILE = [
+    b"<script>alert(1)</script>",
+    b"\"'><img src=x onerror=alert(1)>",
+    b"{{ 7 * 7 }}{% raw %}",
+    "\u202eexe.txt\u2066".encode(),
+    b"\x1b[2J\x00\x07",
+    b"\xff\xfe\x80",
+    "a\u0301".encode() * 500,
+    b"x" * 10**6,
+    b"=cmd|' /C calc'!A0",
+    b"",
+]
+
+
+class _Tags(HTMLParser):
+    """The tags of a page, and how deep they are."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, _attributes: object) -> None:
+        self.tags.append(tag)
+
+
+def shown(text: str) -> str:
+    """The text of a page, without tags."""
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+@pytest.fixture
+def pages(browser: Browser, tmp_path: Path) -> TestClient:
+    """The pages of an operator that has read one hostile record after the other, as keys and as values."""
+    given = application(
+        tmp_path, limited=SUPPRESSION, table=TABLE, chain=PIPELINE, absent=SUPPRESSION | {"output": "x"}
+    )
+    limited = Written(given, "limited")
+    limited.batch([record(bytes([97 + at]), value, 0, at) for at, value in enumerate(HOSTILE)])
+    limited.batch([record(key, b"v", 0, 100 + at) for at, key in enumerate(HOSTILE)])
+    limited.batch([record(b"later", b"v", 60, 200), record(None, HOSTILE[0], 60, 201)])
+    Written(given, "table").batch([record(HOSTILE[0], HOSTILE[3], 0, 0)])
+    Written(given, "chain").batch([record(HOSTILE[0], b'{"delay": 1}', 0, 0)])
+    return browser(given)
+
+
+ADDRESSES = (
+    "/",
+    "/operators/limited",
+    "/operators/limited/held",
+    "/operators/limited/held?batch=2",
+    "/operators/limited/emissions",
+    "/operators/limited/late",
+    "/operators/limited/rejected",
+    "/operators/table/held",
+    "/operators/chain",
+    "/operators/chain/held?step=limited",
+    "/operators/absent",
+)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_hostile_keys_and_values_are_text(pages: TestClient, address: str) -> None:
+    answer = pages.get(address)
+    tags = _Tags(answer.text).tags
+    assert answer.status_code == 200
+    assert not {"script", "img", "iframe", "style"} & set(tags)
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", answer.text)
+    assert len(answer.text) < 200_000
+
+
+def test_what_was_held_says_keys_values_and_their_sizes(pages: TestClient) -> None:
+    text = pages.get("/operators/limited/held?batch=1").text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "1,000,000 bytes in all" in text and "{{ 7 * 7 }}{% raw %}" in text
+    assert "0xfffe80" in text and "\\u202eexe.txt\\u2066" in text
+    assert "Partition 0 has 10 held records." in shown(text)
+
+
+def test_the_overview_says_first_what_is_wrong_and_then_the_figures(pages: TestClient) -> None:
+    text = shown(pages.get("/").text)
+    assert text.index("What is wrong") < text.index("limited: no driver") < text.index("Operators")
+    assert "no driver runs: tidegate run" in text
+    assert "rejected 1" in text and "lag unknown" in text and "newest batch 3 (batch)" in text
+
+
+def test_a_broker_that_is_away_is_said_and_not_waited_for(pages: TestClient) -> None:
+    pages.get("/")
+    began = monotonic()
+    assert pages.get("/operators/limited").status_code == 200
+    assert monotonic() - began < 3
+    wait_for(
+        lambda: "the topic's offsets are unknown: no broker answers" in shown(pages.get("/operators/limited").text)
+    )
+
+
+def test_a_driver_that_failed_is_a_problem_with_its_reason(browser: Browser, tmp_path: Path) -> None:
+    given = application(tmp_path, limited=SUPPRESSION)
+    Written(given, "limited").batch([record(b"a", b"v", 0, 0)])
+    with (
+        pytest.raises(RuntimeError),
+        DriverStatusFile(given.state / "app" / "limited").recording_run(),
+    ):
+        raise RuntimeError("the <disk> is full")
+    text = browser(given).get("/").text
+    assert "the &lt;disk&gt; is full" in text and "limited: stopped" in shown(text)
+
+
+def test_an_operator_says_its_batches_its_options_and_what_the_file_says_instead(
+    browser: Browser, tmp_path: Path
+) -> None:
+    given = application(tmp_path, limited=SUPPRESSION)
+    log = Written(given, "limited")
+    log.batch([record(b"a", b"v", 0, 0)])
+    log.compact()
+    changed = application(tmp_path, limited=SUPPRESSION | {"until": {"time_limit": "1h"}})
+    text = shown(browser(changed).get("/operators/limited").text)
+    assert "until: {time_limit: 10s}" in text
+    assert "The file says {time_limit: 1h} : see tidegate plan." in text
+    assert "2 compaction" in text and "1 batch 2023-11-14 22:13:21.000 1000ms" in text
+
+
+def test_the_page_of_a_pipeline_counts_by_step(pages: TestClient) -> None:
+    text = shown(pages.get("/operators/chain").text)
+    assert "limited 1 1 1 0 0 0 0" in text
+
+
+def test_an_operator_without_a_log_says_so_and_has_its_configuration(pages: TestClient) -> None:
+    text = shown(pages.get("/operators/absent").text)
+    assert "no driver" in text and "input: in" in text
+    assert pages.get("/operators/absent/held").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "address", ["/operators/nobody", "/operators/nobody/held", "/operators/chain/held?step=nobody"]
+)
+def test_a_missing_operator_or_step_is_named_with_those_that_there_are(pages: TestClient, address: str) -> None:
+    answer = pages.get(address)
+    assert answer.status_code == 404
+    assert "nobody" in answer.text and "limited" in answer.text
+
+
+def test_what_a_pipeline_holds_is_shown_by_step(pages: TestClient) -> None:
+    assert "?step=limited" in pages.get("/operators/chain/held").text
+
+
+def test_a_link_shows_the_same_rows_after_a_compaction(browser: Browser, tmp_path: Path) -> None:
+    given = application(tmp_path, limited=SUPPRESSION)
+    log = Written(given, "limited")
+    log.batch([record(b"a", b"v", 0, 0)])
+    client = browser(given)
+    link = re.search(r'href="([^"]+)">Link to this page', client.get("/operators/limited/held").text)
+    assert link is not None
+    before = client.get(link[1]).text
+    log.batch([record(b"b", b"v", 30, 1)])
+    log.compact()
+    assert client.get(link[1]).text == before
+    assert client.get("/operators/limited/held").text != before
+
+
+def test_older_rows_are_a_link_away_and_stay_those_of_their_batch(browser: Browser, tmp_path: Path) -> None:
+    given = application(tmp_path, limited=SUPPRESSION)
+    log = Written(given, "limited")
+    log.batch([record(b"%03d" % at, b"v", 0, at) for at in range(60)])
+    client = browser(given)
+    older = re.search(r'href="([^"]+)" rel="next"', client.get("/operators/limited/held").text)
+    assert older is not None
+    log.batch([record(b"new", b"v", 1, 60)])
+    rows = client.get(older[1].replace("&amp;", "&")).text
+    assert len(re.findall(r"<tr>", rows)) == 1 + 10 and "new</bdi>" not in rows
