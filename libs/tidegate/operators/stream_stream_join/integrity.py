@@ -30,7 +30,7 @@ def find_damage(state: State, rules: Rules) -> str | None:
     if not (0 <= held <= used <= len(state.row) and 0 <= words <= len(state.payloads.arena.words)):
         return "its sizes are impossible"
     taken, is_held = np.zeros(max(words, 1), np.bool_), state.time.position[:used] != NOT_HELD
-    if not _slots_are_whole(state, rules, taken):
+    if not _slots_are_whole(state, rules, taken, np.zeros(SUMS, np.int64)):
         return "a record that it holds is damaged"
     if not integrity.is_in_order(state.time):
         return "the order in which it lets records go is damaged"
@@ -48,15 +48,15 @@ def find_damage(state: State, rules: Rules) -> str | None:
 
 
 HELD_SUM, BYTES_SUM, CHECKS_SUM, WORDS_SUM = range(4)
+SUMS = 4
 
 
 @compiled_in_place
-def _slots_are_whole(state: State, rules: Rules, taken: Array) -> bool:
+def _slots_are_whole(state: State, rules: Rules, taken: Array, sums: Array) -> bool:
     """Return True if every slot is either empty, or held, intact and at its heap node, and the stored sums are right.
 
-    Marks in `taken` the arena words of the slots' blocks.
+    Marks in `taken` the arena words of the slots' blocks. `sums`: zeros, to add up in.
     """
-    sums = np.zeros(4, np.int64)
     for slot in range(state.pool.numbers[slots.USED]):
         if state.row[slot] != 0:
             return False
