@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from tidegate.application.target import load
-from tidegate.cli.shared import json_option, show
+from tidegate.cli.shared import json_option, wants_json
 from tidegate.contracts.errors import UserError
 
 DEFAULT_PORT = 8765
@@ -39,7 +40,10 @@ def command(file: Path, port: int, host: str, token: str | None) -> None:
     if token is not None and len(token) < SHORTEST_TOKEN:
         remedy = f"choose at least {SHORTEST_TOKEN} characters, or leave --token out"
         raise UserError("the token is too short", value=f"{len(token)} characters", remedy=remedy)
+    as_json = wants_json()  # known in this thread alone; addresses are announced by those that serve pages
+
+    def announce(url: str) -> None:
+        click.echo(json.dumps({"address": url}) if as_json else f"open {url}")
+
     with suppress(KeyboardInterrupt):
-        serve(
-            application, host=host, port=port, token=token, announce=lambda url: show({"address": url}, f"open {url}")
-        )
+        serve(application, host=host, port=port, token=token, announce=announce)
