@@ -159,7 +159,12 @@ def _add_pages(app: FastAPI, sources: _Sources) -> None:
         has_log = status["log"] is not None
         history = history_of(application.lake / name, config, status["metrics"]) if has_log else without_log(config)
         problems = [*problems_of(name, status), *(each for each in sources.findings() if each.about == name)]
-        facts = {"problems_found": problems, "known": status, "history": history, "holds": _content_of(config)}
+        facts: dict[str, Any] = {
+            "problems_found": problems,
+            "known": status,
+            "history": history,
+            "holds": _content_of(config),
+        }
         return _page("operator.html", summary=summary_of(name, config, status, SYSTEM_CLOCK.now_ms()), **facts)
 
     @app.get("/operators/{name}/{what}")
