@@ -54,8 +54,7 @@ def measure(say: Any) -> dict[str, float]:
         log = make(application, partitions=PARTITIONS, commits=COMMITS)
         say(f"{COMMITS:,} commits of {PARTITIONS} partitions made in {time.perf_counter() - began:.0f} s")
         entry = entry_path(log.lake, log.version).stat().st_size
-        with patch.object(status, "_ends", lambda _application, _topic: status._Ends()):
-            status_s = _seconds(lambda: status.operator_status(application, NAME))
+        status_s = _seconds(lambda: status.operator_status(application, NAME, lambda _topic: status.TopicEnds()))
         backfill_s = _seconds(lambda: catch_up_to_the_last(application))
         claim_s = _seconds(lambda: claim(application))
         return {
