@@ -16,6 +16,7 @@ rows = st.lists(
         timestamp=st.integers(-1, 2**63 - 1),
         offset=st.integers(0, 2**62),
         headers=st.binary(max_size=9),
+        port=st.integers(0, 127),
     ),
     max_size=20,
 )
