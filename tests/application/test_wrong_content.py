@@ -90,6 +90,9 @@ CONTENT: dict[str, list[Any]] = {
     "condition": ["", "delay <", "true; false", "sum(1)", "now() > 5", "5"],
     "reason": [""],
     **dict.fromkeys(("fields", "emits"), SCHEMAS),
+    "schema": [{}, {"type": "record"}, {"type": "long"}],
+    "schemas": [""],
+    "number": [-1, 1.5, "", 2**70],
 }
 """Values of the right types, by the names of parameters, that mean nothing."""
 POSITIVE = ("length", "advance", "gap", "max_length", "within", "retention")

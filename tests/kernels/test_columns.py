@@ -24,6 +24,7 @@ rows = st.builds(
     offset=st.integers(0, 2**63 - 1),
     headers=st.binary(max_size=4),
     time_only=st.just(False),
+    port=st.just(0),
 )
 
 
@@ -53,7 +54,7 @@ def test_a_column_holds_the_texts_of_both_buffers_however_it_is_cut(
 
 @given(rows=st.lists(rows, min_size=1, max_size=10), start=st.integers(0, 9))
 def test_rows_of_a_log_are_records_again(rows: list[Row], start: int) -> None:
-    columns = {name: [getattr(row, name) for row in rows] for name in Row._fields if name != "time_only"}
+    columns = {name: [getattr(row, name) for row in rows] for name in Row._fields if name not in ("time_only", "port")}
     columns["headers"] = [headers or None for headers in columns["headers"]]
     types = {"key": pa.binary(), "value": pa.binary(), "headers": pa.binary()}
     table = pa.table({name: pa.array(column, types.get(name, pa.int64())) for name, column in columns.items()})

@@ -52,6 +52,7 @@ rows = st.builds(
     offset=st.just(0),
     headers=headers.map(encode_headers),
     time_only=st.just(False),
+    port=st.just(0),
 )
 
 

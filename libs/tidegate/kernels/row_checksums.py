@@ -26,8 +26,8 @@ def sum_of_checksums(rows: pa.Table) -> int:
 
 
 def _of_column(column: pa.ChunkedArray) -> Array:
-    if pa.types.is_integer(column.type):
-        found: Array = pc.fill_null(column, 0).cast(pa.int64()).to_numpy().copy()
+    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
+        found: Array = pc.fill_null(column.cast(pa.int64()), 0).to_numpy().copy()
     else:
         found = np.empty(len(column), np.int64)
         _hash_all(*binary_parts(column), found)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +16,13 @@ from tidegate.contracts.config import KeyRules, OperatorRules, read
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.operator import Layout
 from tidegate.contracts.records import Row
+from tidegate.kernels.codecs.avro.decoder import AvroDecoder
+from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.json_columns import JsonDecoder
 from tidegate.kernels.columns import binary_parts
 from tidegate.kernels.record_format.record_headers import decode_headers, encode_headers
 from tidegate.kernels.window_keys import kafka_keys
-from tidegate.operators.registry import config_type, kind_of, kinds, kinds_where, operator_for, test_part
+from tidegate.operators.registry import built_kinds, kind_of, kinds_where, operator_for, test_part
 from tidegate.operators.testing.laws import Advance, Flush, Hold, Partition, Step, Table
 from tidegate.testing.memory_log import MemoryLog
 
@@ -48,14 +51,39 @@ def _exercise_typed_values() -> None:
     types = {"n": pa.int64(), "d": pa.float64(), "b": pa.bool_(), "text": pa.string(), "any": pa.large_string()}
     values = [b'{"n":1,"d":1.5,"b":true,"text":"a\\u00e9","any":[1]}', None]
     JsonDecoder(pa.schema(types)).columns(*binary_parts(pa.array(values, pa.binary())))
+    if find_spec("fastavro") is not None:
+        _exercise_avro()
+
+
+_NUMBER = '{"name": "n", "type": "long"}'
+_DECIMAL = '{"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}}'
+
+
+class _OneSchema:
+    """A schema registry with one schema, of which `value` is a value."""
+
+    text = f'{{"type": "record", "name": "r", "fields": [{_NUMBER}, {_DECIMAL}]}}'
+    value = b"\0\0\0\0\1" + b"\4" + b"\2\5"
+
+    def schema(self, number: int) -> str:
+        """Return the schema."""
+        return self.text
+
+
+def _exercise_avro() -> None:
+    """Read a record of Avro, and write one."""
+    registry = _OneSchema()
+    AvroDecoder(registry.text, ["n", "d"], registry).columns(*binary_parts(pa.array([registry.value])))
+    columns = pa.record_batch({"n": pa.array([1])})
+    AvroEncoder(columns.schema, f'{{"type": "record", "name": "r", "fields": [{_NUMBER}]}}', 1).encode(columns)
 
 
 def configurations() -> Iterator[OperatorRules]:
     """Yield the configurations of all kinds: those of simulated services, and others that run other kernels."""
-    for kind in kinds():
+    for kind in built_kinds():
         part = test_part(kind, "simulation")
         for options in (*part.SIMULATED.values(), *part.EXERCISED):
-            yield read(config_type(kind), {"input": "records"} | options)
+            yield read(kind_of(kind).config, {"input": "records"} | options)
 
 
 def exercise(config: OperatorRules) -> None:
@@ -91,12 +119,12 @@ def _table(windowed: bool) -> Table:
     """Return a table that a stream with or without windows can read."""
     [kind] = kinds_where("is_table")
     options = test_part(kind, "simulation").TABLE_OF_JOIN | {"windows": "headers" if windowed else "none"}
-    config = read(config_type(kind), {"input": "table"} | options)
+    config = read(kind_of(kind).config, {"input": "table"} | options)
     return Table(config, tuple(_records(0, windowed)[: _BATCH // 4]))
 
 
 def _records(batch: int, windowed: bool) -> list[Row]:
-    """Return a batch of records: keys come again, values become longer, and some records are late or invalid."""
+    """Return a batch of records of two inputs: keys come again, values become longer, some are late or invalid."""
     return [_record(batch, number, windowed) for number in range(batch * _BATCH, (batch + 1) * _BATCH)]
 
 
@@ -109,6 +137,7 @@ def _record(batch: int, number: int, windowed: bool) -> Row:
         timestamp=timestamp if number % 29 else -1,
         offset=number,
         headers=_headers(timestamp, windowed=windowed) if number % 23 else b"",
+        port=number % 2,
     )
 
 
