@@ -63,7 +63,7 @@ def start(
     Raises ConfigurationError, UserError; StateError if log, checkpoint and partitions do not belong together.
     """
     from tidegate.runtime.stream.columns import StreamColumns
-    from tidegate.runtime.stream.query import start_query
+    from tidegate.runtime.stream.query import check_stream, start_query
 
     if operator.streams > 1:
         remedy = "write tidegate.spark.join_streams(left, right, ...).start(NAME, lake=...)"
@@ -80,6 +80,7 @@ def start(
     }
     columns = StreamColumns(key=key, value=value, timestamp=timestamp, order_by=order_by)
     config = read(StreamConfig, raw)
+    check_stream(stream_df)
     columns.check(stream_df)
     return start_query(stream_df, config, columns, trigger)
 

@@ -61,7 +61,7 @@ def start_query(
 
     Raises UserError or StateError, before anything is changed, if it cannot run.
     """
-    _check(rows)
+    check_stream(rows)
     writer = _triggered(rows.writeStream.option("checkpointLocation", str(config.checkpoint)), trigger)
     driver = StreamDriver(rows.sparkSession, config, columns)
     driver.claim()
@@ -79,7 +79,8 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any] | None) -> D
         raise UserError("not a trigger", value=dict(trigger), remedy=remedy) from error
 
 
-def _check(rows: DataFrame) -> None:
+def check_stream(rows: DataFrame) -> None:
+    """Raise UserError if the DataFrame is not a stream, or its Spark may run a partition twice at once."""
     if not rows.isStreaming:
         raise UserError("the DataFrame is not a stream", remedy="read it with spark.readStream")
     if rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false") == "true":
