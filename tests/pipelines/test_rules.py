@@ -236,3 +236,10 @@ def test_keys_and_values_have_the_formats_of_kafka_s_serializers(form: str) -> N
     config = pipeline({"filter": "key = value"}, FIRST, key=form, value=form)
     assert (config.key, config.value) == (form, form)
     assert config.value_format == ("string" if form == "uuid" else "bytes")
+
+
+@pytest.mark.parametrize("form", ["int16", "int32", "int64", "float32", "float64", "uuid"])
+def test_a_step_that_would_read_numbers_of_kafka_as_json_is_refused_with_the_remedy(form: str) -> None:
+    summed = {**COUNTS, "aggregate": {"value": {"sum": "value"}}}
+    assert problems(summed, value=form) == {"steps.0": f"values are {form}, and windowed_aggregation reads JSON"}
+    assert pipeline({"select": {"value": "value"}}, summed, value=form)

@@ -23,10 +23,11 @@ def application(bootstrap: str, folder: Path) -> tg.Application:
     echo = data.suppress(tg.time_limit("0s"), name="echo")
     echo.to("echo")
     echo.to(COPY)
-    all_time = data.window(tg.unlimited())
+    all_time = data.select(value="value").window(tg.unlimited())
     _whole(all_time.aggregate(value=tg.min("value"), name="smallest"), "integer").to("min", value=tg.int32())
     _whole(all_time.aggregate(value=tg.sum("value"), name="total"), "bigint").to("sum", value=tg.int64())
-    copies = app.stream(COPY, name=READERS[COPY], key=tg.string(), value=tg.int32()).window(tg.unlimited())
+    copied = app.stream(COPY, name=READERS[COPY], key=tg.string(), value=tg.int32())
+    copies = copied.select(value="value").window(tg.unlimited())
     _whole(copies.aggregate(value=tg.max("value"), name="largest"), "integer").to("max", value=tg.int32())
     copies.aggregate(value=tg.count(), name="number").to("cnt", value=tg.int64())
     return app

@@ -322,13 +322,17 @@ def _rules(kind: str, given: Mapping[str, Any], known: Mapping[str, Any], place:
     return found
 
 
+_NOT_JSON = {"avro": "Avro", **{form: form for form in PRIMITIVES if form not in ("bytes", "string")}}
+"""The formats of values that are never JSON, as messages name them."""
+
+
 def _check_values(rules: OperatorRules, place: Place) -> None:
-    """Raise InvalidValue if the operator would read Avro as JSON."""
-    timestamp = place.is_input and rules.timestamp is not None
-    if place.values.form == "avro" and (timestamp or rules.reads_json()):
+    """Raise InvalidValue if the operator would read values as JSON that are something else."""
+    timestamp, form = place.is_input and rules.timestamp is not None, place.values.form
+    if form in _NOT_JSON and (timestamp or rules.reads_json()):
         what = "the event timestamp is read from" if timestamp else f"{rules.kind} reads"
         raise InvalidValue(
-            f"values are Avro, and {what} JSON", "make JSON of the fields before it: {select: {NAME: SQL}}"
+            f"values are {_NOT_JSON[form]}, and {what} JSON", "make JSON of the fields before it: {select: {NAME: SQL}}"
         )
 
 
