@@ -17,7 +17,7 @@ from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
-from tidegate.operators.registry import kind_of, operator_for
+from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application, application_of, settings_of
 from tidegate.runtime.telemetry.batch_metrics import figures_after
 from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
@@ -85,7 +85,7 @@ class Written:
 
     def operator_of(self, step: str | None) -> OperatorRules:
         """The rules of the operator, or of a step of it; of a step that it does not have, those of the operator."""
-        return kind_of(self.config.kind).steps(self.config).get(step or "", self.config)
+        return self.config.operators.get(step or "", self.config)
 
     @property
     def newest(self) -> BatchMeta:

@@ -9,6 +9,7 @@ import pytest
 from starlette.datastructures import Headers
 from starlette.testclient import TestClient
 
+from tests.console.clock import StillClock
 from tests.console.conftest import PORT, TOKEN, Browser
 from tests.console.logs import SUPPRESSION, application
 from tidegate.console.access import (
@@ -186,25 +187,13 @@ def test_a_token_of_the_user_opens_many_logins_of_which_the_newest_last() -> Non
 
 
 def test_a_login_ends_after_its_time() -> None:
-    clock = _Clock()
+    clock, opened = StillClock(), StillClock.now
     logins = Logins(lambda _: None, TOKEN, port=PORT, clock=clock)
     session = logins.open(TOKEN) or ""
-    clock.now = SESSION_S - 1.0
+    clock.now = opened + SESSION_S - 1.0
     assert logins.knows(session)
-    clock.now = SESSION_S + 1.0
+    clock.now = opened + SESSION_S + 1.0
     assert not logins.knows(session)
-
-
-class _Clock:
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def now_ms(self) -> int:
-        return 0
-
-    def sleep(self, seconds: float) -> None: ...
 
 
 @pytest.mark.parametrize(

@@ -7,29 +7,18 @@ from time import monotonic
 
 import pytest
 
+from tests.console.clock import StillClock
 from tests.patience import wait_for
 from tidegate.console.latest import FRESH_S, KEPT_S, PATIENCE_S, Latest
 
 pytestmark = pytest.mark.fast
 
 
-class _Clock:
-    now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def now_ms(self) -> int:
-        return 0
-
-    def sleep(self, seconds: float) -> None: ...
-
-
 class Source:
     """It counts how often it was asked, and answers with that number when it is let."""
 
     def __init__(self) -> None:
-        self.asked, self.may_answer, self.clock = 0, Event(), _Clock()
+        self.asked, self.may_answer, self.clock = 0, Event(), StillClock()
         self.latest = Latest(self._ask, -1, self.clock)
 
     def _ask(self) -> int:

@@ -12,7 +12,6 @@ import yaml
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import format_duration_ms, parse_duration_ms
-from tidegate.operators.registry import kind_of
 from tidegate.runtime.configuration.application import settings_of
 from tidegate.runtime.telemetry.batch_metrics import by_step
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -75,7 +74,7 @@ def history_of(log: Place, config: OperatorConfig, metrics: Mapping[str, Any]) -
     metas = metas_of(handle, range(max(0, newest.batch - NEWEST_BATCHES), newest.batch + 1))
     return OperatorHistory(
         batches=batch_lines(metas)[:NEWEST_BATCHES],
-        steps=step_lines(kind_of(config.kind).steps(config), metas, metrics),
+        steps=step_lines(config.operators, metas, metrics),
         options=option_lines(config, newest.settings),
     )
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.operators.registry import kind_of
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding
 
@@ -114,7 +113,7 @@ def summary_of(name: str, config: OperatorConfig, status: Mapping[str, Any], now
         input=config.input,
         outputs=[output.topic for output in config.outputs()],
         table=None if read is None else read.table,
-        steps=list(kind_of(config.kind).steps(config)),
+        steps=list(config.operators),
         rule=status["why"]["rule"],
         why=status["why"]["text"],
         log=status["log"] is not None,

@@ -73,7 +73,7 @@ class _Sources:
         config = self.config(name)
         if step is None:
             return config
-        steps = kind_of(config.kind).steps(config)
+        steps = config.operators
         if step not in steps:
             raise UserError("there is no such step", value=step[:100], remedy=f"steps: {', '.join(steps) or 'none'}")
         return steps[step]
@@ -186,7 +186,7 @@ def _add_pages(app: FastAPI, sources: _Sources) -> None:
 
 def _content_of(config: OperatorConfig) -> list[tuple[str | None, str]]:
     """Return what an operator holds in words, by step; the step is None for an operator that is a single step."""
-    steps = kind_of(config.kind).steps(config)
+    steps = config.operators
     return [(name, kind_of(rules.kind).holds) for name, rules in steps.items()] or [(None, kind_of(config.kind).holds)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,6 @@ def _as_they_are(rows: pa.Table, _rules: Any) -> pa.Table:
     return rows
 
 
-def _none(_rules: Any) -> Mapping[str, OperatorRules]:
-    return {}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Kind:
     """The entry of a kind: the parts of its folder that a service needs, and the facts that commands ask for.
@@ -31,8 +27,7 @@ class Kind:
 
     `holds`: what people call the content of its state. `held(rows, rules)` takes the newest rows of all slots of a
     partition and returns those that stand for what is held, with further columns that only this kind has; a column of
-    times has the type `timestamp[ms]`. `steps(rules)` returns the rules of the steps that hold state, by name; none for
-    an operator that is a single step.
+    times has the type `timestamp[ms]`.
     """
 
     name: str
@@ -44,4 +39,3 @@ class Kind:
     holds_windows: bool = False
     holds: str = "held records"
     held: Callable[[pa.Table, Any], pa.Table] = _as_they_are
-    steps: Callable[[Any], Mapping[str, OperatorRules]] = _none

@@ -21,5 +21,4 @@ KIND = Kind(
     rules=PipelineRules,
     operator=pipeline_of,
     register_views=register,
-    steps=lambda rules: rules.operators,
 )

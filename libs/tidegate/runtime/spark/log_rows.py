@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +20,8 @@ from tidegate.runtime.configuration.application import rules_of
 from tidegate.runtime.spark.history import refuse_latest_values, versions_in
 from tidegate.state.delta_log.data_files import ANY_BATCH, read_files
 from tidegate.state.delta_log.log_entries import newest_version
-from tidegate.state.delta_log.newest_metadata import documents_before
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import version_after
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
 from tidegate.state.lake.port import Lake
@@ -183,13 +182,11 @@ def _check_view(view: str, rules: OperatorRules, as_of: int | None) -> None:
 
 
 def _version_of(lake: Lake, newest: int, batch: int) -> int:
-    """Return the newest version of the log whose batch is the given one: its entries are read back to that."""
-    oldest: Any = None
-    for version, document in documents_before(lake, newest):
-        if document["batch"] <= batch:
-            return version
-        oldest = document["batch"]
-    raise UserError("the state as of that batch is gone", value=batch, remedy=f"the oldest batch is {oldest}")
+    """Return the newest version of the log whose batch is the given one, or the one before it."""
+    if (version := version_after(lake, newest, batch)) is not None:
+        return version
+    remedy = "read a later batch: the log's entries no longer reach back to this one"
+    raise UserError("the state as of that batch is gone", value=batch, remedy=remedy)
 
 
 def _as_time(milliseconds: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -14,6 +14,7 @@ from tidegate.contracts.operator import Array
 from tidegate.kernels.codecs.avro.program import Program, Scratch, Slots
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import copy_bytes
+from tidegate.kernels.record_format.varint import write_varint
 
 LONG, INT, BOOL, FLOAT, DOUBLE, SPAN, REQUIRED, OPTIONAL = range(8)
 """LONG, INT: a zigzag number. SPAN: bytes behind their length. REQUIRED: fails at a null. OPTIONAL: the branch of
@@ -48,11 +49,11 @@ def _write(data: Array, given: Slots, program: Program, out: Array, at: int, row
         number, length = wide(given.number[slot, row]), wide(given.length[slot, row])
         place += 1
         if code == LONG:
-            at = _zigzag(out, at, number)
+            at = write_varint(out, at, number)
         elif code == INT:
-            at = _zigzag(out, at, number) if -(2**31) <= number < 2**31 else wide(-1 - slot)
+            at = write_varint(out, at, number) if -(2**31) <= number < 2**31 else wide(-1 - slot)
         elif code == SPAN:
-            at = _zigzag(out, at, length)
+            at = write_varint(out, at, length)
             copy_bytes(data, number, out, at, length)
             at += length
         elif code == REQUIRED:
@@ -75,17 +76,6 @@ def _write(data: Array, given: Slots, program: Program, out: Array, at: int, row
         else:
             at = _little_endian(out, at, number, 8)
     return at
-
-
-@inlined
-def _zigzag(out: Array, at: int, number: int) -> Any:
-    rest = (number << 1) ^ (number >> 63)
-    while rest < 0 or rest >= 128:
-        out[at] = (rest & 127) | 128
-        rest = (rest >> 7) & 0x1FF_FFFF_FFFF_FFFF
-        at += 1
-    out[at] = rest
-    return at + 1
 
 
 @inlined
