@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pyarrow as pa
 
 from tests.metadata import described, small_meta
-from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionChange
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionChange, Pin
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.log_schema import log_schema
-from tidegate.contracts.operator import OperatorState, StepResult
+from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application, application_of, settings_of
+from tidegate.runtime.doctor.change_preview import table_state
 from tidegate.runtime.telemetry.batch_metrics import figures_after
 from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import log_after
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.upkeep.compaction import Kept, compact
 
@@ -68,11 +71,15 @@ def record(key: bytes | None, value: bytes | None, second: int, offset: int) -> 
 
 @dataclass
 class Written:
-    """The log of an operator, and the states of its partitions; each call makes one batch."""
+    """The log of an operator, and the states of its partitions; each call makes one batch.
+
+    A table that the operator reads is read as of its newest batch. `records`: all that were read, by partition.
+    """
 
     application: Application
     name: str
     states: dict[int, OperatorState] = field(default_factory=dict)
+    records: dict[int, list[Row]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         self.config = self.application.operators[self.name]
@@ -96,10 +103,46 @@ class Written:
 
     def batch(self, records: Sequence[Row], partition: int = 0) -> int:
         """A batch with these records of one partition; gives its number."""
-        state = self.states.setdefault(partition, self.operator.open(MemoryStorage(self.operator.layout)))
-        return self.commit(partition, state.step(Records.from_rows(records), START_MS), len(records))
+        self.records[partition] += records
+        state, inputs = self._state(partition)
+        clock = self.newest.clock + 1_000
+        return self.commit(partition, state.step(Records.from_rows(records), clock), len(records), inputs=inputs)
 
-    def commit(self, partition: int, result: StepResult, count: int) -> int:
+    def flush(self, partition: int = 0) -> int:
+        """A batch that flushes the partition; gives its number."""
+        state, inputs = self._state(partition)
+        return self.commit(partition, state.flush(), 0, action="flush", inputs=inputs)
+
+    def advance(self, second: int, partition: int = 0) -> int:
+        """A batch that advances an idle partition to that second; gives its number."""
+        state, inputs = self._state(partition)
+        time = START_MS + second * 1_000
+        return self.commit(partition, state.advance(time, self.newest.clock + 1_000), 0, action="idle", inputs=inputs)
+
+    def read(self, partition: int, start: int, end: int) -> Iterator[Records]:
+        """The records at these offsets, one by one, as a topic has them."""
+        yield from (Records.from_rows([row]) for row in self.records[partition] if start <= row.offset < end)
+
+    def _state(self, partition: int) -> tuple[OperatorState, dict[str, Pin]]:
+        """The state of the partition, which has read its table, and the version of that."""
+        state = self.states.setdefault(partition, self.operator.open(MemoryStorage(self.operator.layout)))
+        reads = self.config.reads()
+        if reads is None:
+            return state, {}
+        log = log_after(open_lake(self.application.lake / reads.table), None)
+        pin = Pin(log.version, log.table_id)
+        cast(TableReader, state).read_table(table_state(self.application, reads.table, pin, partition))
+        return state, {reads.table: pin}
+
+    def commit(
+        self,
+        partition: int,
+        result: StepResult,
+        count: int,
+        *,
+        action: str = "batch",
+        inputs: Mapping[str, Pin] | None = None,
+    ) -> int:
         """The result is the next batch."""
         before, attempt = self.newest, uuid4().hex
         known = before.partitions[partition]
@@ -112,8 +155,9 @@ class Written:
             before,
             batch=before.batch + 1,
             attempt=attempt,
-            action="batch",
+            action=action,
             clock=before.clock + 1_000,
+            inputs=dict(inputs or {}),
             next_offset={partition: known.next_offset + count},
             stream_time={partition: result.stream_time},
             last={partition: (before.batch + 1, attempt)},

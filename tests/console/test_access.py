@@ -92,6 +92,9 @@ BY_PAGES = [
     Attack("a batch that is too large", 400, path=f"/operators/limited/held?batch={2**70}"),
     Attack("a negative partition", 400, path="/operators/limited/held?partition=-1"),
     Attack("a position that is none", 404, path="/operators/limited/emissions?before=1.2"),
+    Attack("an explanation of nothing", 400, path="/operators/limited/explain"),
+    Attack("a place with SQL", 404, path="/operators/limited/explain?at=1.0.0;DROP%20TABLE%20x"),
+    Attack("an explanation out of the lake", 404, path="/operators/..%2f..%2fetc/explain?at=1.0.0"),
     Attack("the description of an interface", 404, path="/openapi.json"),
 ]
 """What is tried with the cookie of a login: by a page with a link, or by a person."""

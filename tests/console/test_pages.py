@@ -60,7 +60,9 @@ def pages(browser: Browser, tmp_path: Path) -> TestClient:
     limited.batch([record(key, b"v", 0, 100 + at) for at, key in enumerate(HOSTILE)])
     limited.batch([record(b"later", b"v", 60, 200), record(None, HOSTILE[0], 60, 201)])
     Written(given, "table").batch([record(HOSTILE[0], HOSTILE[3], 0, 0)])
-    Written(given, "chain").batch([record(HOSTILE[0], b'{"delay": 1}', 0, 0)])
+    chain = Written(given, "chain")
+    chain.batch([record(HOSTILE[0], b'{"delay": 1}', 0, 0)])
+    chain.flush()
     return browser(given)
 
 
@@ -76,6 +78,8 @@ ADDRESSES = (
     "/operators/chain",
     "/operators/chain/held?step=limited",
     "/operators/absent",
+    "/operators/limited/explain?at=3.0.0",
+    "/operators/chain/explain?at=2.0.0",
 )
 
 
@@ -142,7 +146,7 @@ def test_an_operator_says_its_batches_its_options_and_what_the_file_says_instead
 
 def test_the_page_of_a_pipeline_counts_by_step(pages: TestClient) -> None:
     text = shown(pages.get("/operators/chain").text)
-    assert "limited 1 1 1 0 0 0 0" in text
+    assert "limited 0 1 1 0 0 0 1" in text
 
 
 def test_an_operator_without_a_log_says_so_and_has_its_configuration(pages: TestClient) -> None:
@@ -188,3 +192,19 @@ def test_older_rows_are_a_link_away_and_stay_those_of_their_batch(browser: Brows
     log.batch([record(b"new", b"v", 1, 60)])
     rows = client.get(older[1].replace("&amp;", "&")).text
     assert len(re.findall(r"<tr>", rows)) == 1 + 10 and "new</bdi>" not in rows
+
+
+def test_each_emission_leads_to_its_explanation(pages: TestClient) -> None:
+    """No broker answers here, so that the batch cannot be recomputed, which the page says."""
+    link = re.search(r'href="([^"]+)">explain', pages.get("/operators/limited/emissions").text)
+    assert link is not None
+    text = shown(pages.get(link[1]).text)
+    assert "cause time: stream time has passed the time limit" in text
+    assert "until {time_limit: 10s}" in text and "held since batch 2" in text
+    assert "recomputed not possible:" in text
+
+
+def test_an_emission_that_is_not_there_is_said(pages: TestClient) -> None:
+    for place in ("9.0.0", "3.7.0", "3.0.99"):
+        answer = pages.get(f"/operators/limited/explain?at={place}")
+        assert answer.status_code == 404 and "the log has no emission there" in answer.text

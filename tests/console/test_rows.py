@@ -12,10 +12,11 @@ import pytest
 
 from tests.console.logs import PIPELINE, START_MS, SUPPRESSION, TABLE, WINDOWS, Written, application, record, table_of
 from tidegate.console import rows as pages
-from tidegate.console.rows import PAGE_ROWS, Page, Position, Query, read_page
+from tidegate.console.rows import PAGE_ROWS, Page, Query, read_page
 from tidegate.contracts.errors import StateError, UserError
 from tidegate.contracts.log_schema import Kind
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.positions import Position
 from tidegate.state.upkeep.cleanup import clean_up
 
 pytestmark = pytest.mark.fast

@@ -20,13 +20,7 @@ MEANT = {
         ),
         "references share no rules, so that a mistake in one is not in all of them",
     ),
-    **dict.fromkeys(
-        (
-            ("operators/table_history/__init__.py", "operators/windowed_aggregation/__init__.py"),
-            ("operators/stream_table_join/__init__.py", "operators/suppression/__init__.py"),
-        ),
-        "the entry of a kind lists its parts",
-    ),
+    ("operators/stream_table_join/__init__.py", "operators/suppression/__init__.py"): "a kind's entry lists its parts",
 }
 """The pairs of files that repeat each other on purpose, and why. The files say so, too."""
 

@@ -24,6 +24,7 @@ COMMANDS = {
     ),
     "sql": ("tidegate.cli.inspect.sql", "Query operators with Spark SQL, optionally as of an earlier version."),
     "console": ("tidegate.cli.inspect.console", "Show what an application does, in a browser."),
+    "explain": ("tidegate.cli.inspect.explain", "Say why a key was emitted, and recompute the emission."),
     "windows": ("tidegate.cli.inspect.windows", "Show the windows that an operator holds, by key and time."),
     "advise": ("tidegate.cli.inspect.advise", "Compare graces: the share of records in time, and the added delay."),
     "conformance": ("tidegate.cli.develop.conformance", "Run recorded scenarios against the operators."),

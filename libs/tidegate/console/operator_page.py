@@ -124,12 +124,12 @@ def option_lines(config: OperatorConfig, runs_with: Mapping[str, Any]) -> list[O
 def _option_line(
     config: type[OperatorConfig], name: str, in_file: Mapping[str, Any], runs_with: Mapping[str, Any]
 ) -> OptionLine:
-    value, wanted = (_written(settings[name]) if name in settings else "default" for settings in (runs_with, in_file))
+    value, wanted = (written(settings[name]) if name in settings else "default" for settings in (runs_with, in_file))
     meaning = " ".join((config.model_fields[name].description or "").split())
     return OptionLine(name, value, wanted if wanted != value else None, meaning)
 
 
-def _written(value: Any) -> str:
+def written(value: Any) -> str:
     """Return the value as a configuration file has it, durations in their largest unit."""
     text: str = yaml.safe_dump(_readable(value), default_flow_style=True, width=10_000, sort_keys=False)
     return text.removesuffix("...\n").strip()

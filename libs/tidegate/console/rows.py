@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,12 +18,11 @@ from tidegate.contracts.errors import StateError, UserError
 from tidegate.contracts.log_schema import Kind as RowKind
 from tidegate.operators.registry import kind_of, operator_for
 from tidegate.state.delta_log.data_files import DataFile, read_files
-from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.earlier_batches import version_after
+from tidegate.state.delta_log.positions import Position
+from tidegate.state.earlier_batches import log_after
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
-from tidegate.state.lake.port import Lake
 from tidegate.state.slots import live_rows
 from tidegate.state.upkeep.batch_history import overlapping
 
@@ -42,26 +40,6 @@ TRIES = 3
 
 _FOUND_BY = ["batch", "partition", "seq"]
 _SHOWN = ["key", "value", "timestamp", "offset", "window_start", "window_end", "cause", "lateness", "bound"]
-
-
-class Position(NamedTuple):
-    """A row's place in its log, among the rows of its kind: a later row is larger."""
-
-    batch: int
-    partition: int
-    seq: int
-
-    @classmethod
-    def of(cls, text: str) -> Position:
-        """Return the position that `str` has written. Raise UserError for any other text."""
-        try:
-            batch, partition, seq = map(int, text.split("."))
-            return cls(batch, partition, seq)
-        except ValueError:
-            raise UserError("no position in a log", value=text[:100], remedy="follow the links of the page") from None
-
-    def __str__(self) -> str:
-        return ".".join(map(str, self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,26 +78,13 @@ def read_page(log: Place, rules: OperatorRules, query: Query) -> Page:
     """
     lake = open_lake(log)
     for left in reversed(range(TRIES)):
-        handle = _log_after(lake, query.batch)
+        handle = log_after(lake, query.batch)
         try:
             return _read(handle, rules, query)
         except StateError:
             if left == 0:
                 raise
     raise AssertionError("the last try returns or raises")
-
-
-def _log_after(lake: Lake, batch: int | None) -> OperatorLog:
-    newest = newest_version(lake)
-    if newest is None:
-        raise UserError("the operator has no log yet", value=lake.place, remedy="start the operator: tidegate run")
-    if batch is None:
-        return OperatorLog.at(lake, newest)
-    version = version_after(lake, newest, batch)
-    if version is None:
-        remedy = "name a later batch; `rewind_window` says how far back a log can be read"
-        raise UserError("the log no longer reaches back to that batch", value=batch, remedy=remedy)
-    return OperatorLog.at(lake, version)
 
 
 def _read(log: OperatorLog, rules: OperatorRules, query: Query) -> Page:
@@ -133,7 +98,7 @@ def _held(log: OperatorLog, newest: BatchMeta, rules: OperatorRules, query: Quer
     """Return a page of what a partition holds."""
     partition = min(newest.partitions, default=0) if query.partition is None else query.partition
     files = log.data_files("state", partition)
-    _refuse_too_much(files)
+    refuse_too_much(files)
     rows = _of_step(log.read("state", partition, columns=[n for n in log.schema.names if n != "headers"]), query.step)
     live = live_rows(rows, tuple(_slot(rules)))
     held = kind_of(rules.kind).held(live, rules)
@@ -150,7 +115,8 @@ def _slot(rules: OperatorRules) -> Sequence[str]:
     return slot
 
 
-def _refuse_too_much(files: Sequence[DataFile]) -> None:
+def refuse_too_much(files: Sequence[DataFile]) -> None:
+    """Raise UserError if the files have more state rows than a page may read."""
     rows, size = sum(file.rows for file in files), sum(file.size for file in files)
     if rows > LARGEST_STATE_ROWS or size > LARGEST_STATE_BYTES:
         remedy = "query the view of what is held: tidegate sql"

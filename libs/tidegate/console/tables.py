@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidegate.console import texts
 from tidegate.contracts.config import OperatorConfig, OperatorRules
 
-_TIMES = ("timestamp", "window_start", "window_end", "bound")
+_TIMES = ("timestamp", "window_start", "window_end", "bound", "valid_from")
 _DURATIONS = ("lateness",)
 _HEADINGS = {"timestamp": "event time (UTC)", "bound": "oldest accepted time (UTC)", "seq": "place"}
 
@@ -38,10 +38,17 @@ def cells_of(rows: pa.Table, config: OperatorConfig, rules: OperatorRules) -> Ce
 
 
 def _cells(name: str, column: pa.ChunkedArray, config: OperatorConfig, rules: OperatorRules) -> Iterator[Cell]:
-    is_time = name in _TIMES or pa.types.is_timestamp(column.type)
+    is_time = pa.types.is_timestamp(column.type)
     values = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
     for value in values.to_pylist():
-        yield _of_bytes(name, value, config, rules) if name in ("key", "value") else _plain(name, value, is_time)
+        yield cell_of(name, value, config, rules, is_time=is_time)
+
+
+def cell_of(name: str, value: Any, config: OperatorConfig, rules: OperatorRules, *, is_time: bool = False) -> Cell:
+    """Return the cell of a value in the column of that name. `is_time`: the column has times, in ms."""
+    if name in ("key", "value"):
+        return _of_bytes(name, value, config, rules)
+    return _plain(name, value, is_time=is_time or name in _TIMES)
 
 
 def _of_bytes(name: str, content: bytes | None, config: OperatorConfig, rules: OperatorRules) -> Cell:
@@ -56,7 +63,7 @@ def _key_form(config: OperatorConfig) -> texts.KeyType:
     return cast(texts.KeyType, typed if typed != "bytes" else config.key_format)
 
 
-def _plain(name: str, value: Any, is_time: bool) -> Cell:
+def _plain(name: str, value: Any, *, is_time: bool) -> Cell:
     if value is None:
         return Cell("-", "null")
     if is_time:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ class Kind:
 
     `holds`: what people call the content of its state. `held(rows, rules)` takes the newest rows of all slots of a
     partition and returns those that stand for what is held, with further columns that only this kind has; a column of
-    times has the type `timestamp[ms]`.
+    times has the type `timestamp[ms]`. `causes`: the rule behind each cause of an emission.
     """
 
     name: str
@@ -39,3 +39,4 @@ class Kind:
     holds_windows: bool = False
     holds: str = "held records"
     held: Callable[[pa.Table, Any], pa.Table] = _as_they_are
+    causes: Mapping[str, str] = field(default_factory=dict)

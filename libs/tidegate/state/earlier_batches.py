@@ -9,6 +9,7 @@ from itertools import islice
 import numpy as np
 
 from tidegate.contracts.batch_metadata import BatchMeta, Document, after_document, is_complete
+from tidegate.contracts.errors import UserError
 from tidegate.contracts.log_schema import META_PARTITION
 from tidegate.state.delta_log.data_files import DataFile, read_files
 from tidegate.state.delta_log.log_entries import newest_version, oldest_version
@@ -156,6 +157,21 @@ def version_after(log: Lake, newest: int, batch: int) -> int | None:
     oldest = oldest_version(log, newest)
     found = bisect_right(range(newest + 1), batch, lo=oldest, key=lambda version: _batch_at(log, version)) - 1
     return found if found >= oldest and _batch_at(log, found) >= 0 else None
+
+
+def log_after(lake: Lake, batch: int | None) -> OperatorLog:
+    """Return the log just after the batch, or after the one before it if there was none of the number; None: now.
+
+    Raise UserError if there is no log, or if its entries no longer reach back to the batch.
+    """
+    newest = newest_version(lake)
+    if newest is None:
+        raise UserError("the operator has no log yet", value=lake.place, remedy="start the operator: tidegate run")
+    version = newest if batch is None else version_after(lake, newest, batch)
+    if version is None:
+        remedy = "name a later batch; `rewind_window` says how far back a log can be read"
+        raise UserError("the log no longer reaches back to that batch", value=batch, remedy=remedy)
+    return OperatorLog.at(lake, version)
 
 
 def _batch_at(log: Lake, version: int) -> int:

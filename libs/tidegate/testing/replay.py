@@ -9,23 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
 
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.operator import OperatorState, StepResult, TableReader
+from tidegate.contracts.operator import OperatorState
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application
-from tidegate.runtime.doctor.change_preview import table_state
-from tidegate.runtime.kafka.client import client
-from tidegate.runtime.kafka.fetch import fetch
+from tidegate.runtime.doctor.explanation.recomputation import from_topic, results_of, with_tables
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import metas
 from tidegate.state.lake.opening import open_lake
 
-PIECE_BYTES, DEADLINE_S = 2**24, 60.0
+DEADLINE_S = 60.0
 OUTPUT = ("emission", "late", "rejected")
 _SHOWN = ("key", "value", "headers", "timestamp", "offset", "cause")
 
@@ -67,11 +64,9 @@ class Replay:
         return OperatorLog.at(open_lake(self.application.lake / self.name), None)
 
     def _replayed(self, before: BatchMeta, meta: BatchMeta, partition: int) -> Replayed:
-        state = self._state(partition)
-        for table, pin in meta.inputs.items():
-            read = table_state(self.application, table, pin, partition)
-            cast(TableReader, state).read_table(read, meta.changed[partition].open_until)
-        results = list(self._results(state, before, meta, partition))
+        state = with_tables(self._state(partition), self.application, meta.inputs, meta, partition)
+        read = from_topic(self.application, self.name, DEADLINE_S)
+        results = list(results_of(state, before, meta, partition, read))
         return Replayed(
             batch=meta.batch,
             partition=partition,
@@ -88,30 +83,6 @@ class Replay:
             operator = operator_for(self.application.operators[self.name])
             self._states[partition] = operator.open(MemoryStorage(operator.layout))
         return self._states[partition]
-
-    def _results(
-        self, state: OperatorState, before: BatchMeta, meta: BatchMeta, partition: int
-    ) -> Iterator[StepResult]:
-        topic = self.application.operators[self.name].input
-        was, now = before.partitions[partition], meta.partitions[partition]
-        start, end = was.next_offset, now.next_offset
-        if meta.action == "flush":
-            yield state.flush()
-        elif start == end and was.stream_time != now.stream_time:
-            yield state.advance(now.stream_time, meta.clock)
-        else:
-            yield from self._steps(state, topic, partition, start, end, meta.clock)
-
-    def _steps(
-        self, state: OperatorState, topic: str, partition: int, start: int, end: int, clock_ms: int
-    ) -> Iterator[StepResult]:
-        kafka = client(self.application.kafka)
-        while True:
-            found = fetch(kafka, topic, partition, start, end, max_bytes=PIECE_BYTES, deadline_s=DEADLINE_S)
-            yield state.step(found.records, clock_ms)
-            start = found.next_offset
-            if start >= end:
-                return
 
     def _logged(self, kind: str, partition: int, batch: int) -> pa.Table:
         rows = self._log.read(kind, partition, batch - 1)

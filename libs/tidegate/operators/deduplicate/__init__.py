@@ -11,7 +11,7 @@ from tidegate.contracts.kind import Kind
 from tidegate.contracts.operator import Layout, OffsetColumns, Storage
 from tidegate.operators.deduplicate.config import DeduplicateConfig, DeduplicateRules
 from tidegate.operators.deduplicate.state import LAYOUT, DeduplicateState, damage_of
-from tidegate.operators.deduplicate.views import register
+from tidegate.operators.deduplicate.views import CAUSES, register
 from tidegate.operators.keys import slot_of
 
 __all__ = ["KIND", "Deduplicate", "DeduplicateConfig", "DeduplicateRules"]
@@ -45,4 +45,5 @@ KIND = Kind(
     operator=Deduplicate,
     register_views=register,
     holds="remembered keys",
+    causes=CAUSES,
 )

@@ -7,6 +7,9 @@ from typing import Any
 from tidegate.operators.deduplicate.config import DeduplicateRules
 from tidegate.operators.views import as_time, create_view, shown_columns, window_columns, window_names
 
+CAUSES = {"first": "no record of the key near it in time was remembered, so it is no duplicate"}
+"""The rule behind each cause of an emission."""
+
 
 def register(spark: Any, name: str, config: DeduplicateRules) -> list[str]:
     """Create the view `<name>_remembered` of the first records that are remembered. Return its name.

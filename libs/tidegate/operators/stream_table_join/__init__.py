@@ -14,7 +14,7 @@ from tidegate.operators.stream_table_join import joiner
 from tidegate.operators.stream_table_join.config import StreamTableJoinConfig, StreamTableJoinRules
 from tidegate.operators.stream_table_join.state import LAYOUT, StreamTableJoinState, damage_of
 from tidegate.operators.stream_table_join.tables import ARRIVED, VALID_FROM
-from tidegate.operators.stream_table_join.views import held, register
+from tidegate.operators.stream_table_join.views import CAUSES, held, register
 
 __all__ = ["KIND", "StreamTableJoin", "StreamTableJoinConfig", "StreamTableJoinRules"]
 
@@ -48,4 +48,5 @@ KIND = Kind(
     operator=StreamTableJoin,
     register_views=register,
     held=held,
+    causes=CAUSES,
 )

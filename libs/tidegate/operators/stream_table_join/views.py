@@ -19,6 +19,14 @@ from tidegate.operators.views import (
     window_names,
 )
 
+CAUSES = {
+    "matched": "the table has a version that was valid at the time of the record",
+    "unmatched": "the table has no version for the time of the record, and a left join emits such records too",
+    "late": "the record was behind stream time by more than the grace, so it was joined at once",
+    "expired": "the table no longer has the versions of that time, and a left join emits such records too",
+}
+"""The rule behind each cause of an emission."""
+
 
 def register(spark: Any, name: str, config: StreamTableJoinRules) -> list[str]:
     """Create the view `<name>_buffer` of the records that wait, one row each. Return its name.

@@ -13,7 +13,7 @@ from tidegate.operators.keys import slot_of
 from tidegate.operators.suppression.config import SuppressionConfig, SuppressionRules
 from tidegate.operators.suppression.state import LAYOUT, SuppressionState, damage_of
 from tidegate.operators.suppression.tables import PLACE_COLUMNS
-from tidegate.operators.suppression.views import held, register
+from tidegate.operators.suppression.views import CAUSES, held, register
 
 __all__ = ["KIND", "Suppression", "SuppressionConfig", "SuppressionRules"]
 
@@ -49,4 +49,5 @@ KIND = Kind(
     operator=Suppression,
     register_views=register,
     held=held,
+    causes=CAUSES,
 )

@@ -18,6 +18,16 @@ from tidegate.operators.views import (
     window_names,
 )
 
+CAUSES = {
+    "time": "stream time has passed the time limit of the key, counted from `place` of its held record",
+    "keys": "the buffer held more keys than `max_keys`, and this one was the first in its order",
+    "bytes": "the buffer held more than `max_bytes`, and this record was the first in its order",
+    "flush": "a flush emitted everything that was held",
+    "idle": "the input was idle, so stream time was advanced until the record was due",
+    "window_close": "stream time has passed the end of the window and its grace: this is its only result",
+}
+"""The rule behind each cause of an emission."""
+
 
 def register(spark: Any, name: str, config: SuppressionRules) -> list[str]:
     """Create the view `<name>_buffer` of what is held, one row per key, or per key and window. Return its name.

@@ -19,7 +19,7 @@ from tidegate.operators.windowed_aggregation.state import (
     layout_of,
     plan_of,
 )
-from tidegate.operators.windowed_aggregation.views import held, register
+from tidegate.operators.windowed_aggregation.views import CAUSES, held, register
 
 __all__ = ["KIND", "WindowedAggregation", "WindowedAggregationConfig", "WindowedAggregationRules"]
 
@@ -60,5 +60,6 @@ KIND = Kind(
     register_views=register,
     holds="windows",
     held=held,
+    causes=CAUSES,
     holds_windows=True,
 )

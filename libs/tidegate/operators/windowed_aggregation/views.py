@@ -14,6 +14,16 @@ from tidegate.operators.windowed_aggregation.window_times import CLOSED
 
 _SLOT = "partition, key, window_start, window_end"
 
+CAUSES = {
+    "update": "a record has changed the result of the window, and every change is emitted",
+    "on_time": "stream time has reached the end of the window: this is its first result",
+    "window_close": "stream time has passed the end of the window and its grace: this result is final",
+    "merged": "the session has become a part of another one, so its result is taken back",
+    "flush": "a flush emitted all pending results",
+    "idle": "the input was idle, so stream time was advanced until the result was due",
+}
+"""The rule behind each cause of an emission."""
+
 
 def register(spark: Any, name: str, config: WindowedAggregationRules) -> list[str]:
     """Create the view `<name>_windows` of all windows with their newest value, and whether it is final.

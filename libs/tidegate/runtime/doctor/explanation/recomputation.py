@@ -1,0 +1,80 @@
+"""Recompute what a batch emitted in a partition, from the state before it and the records that it read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar, cast
+
+import pyarrow as pa
+
+from tidegate.contracts.batch_metadata import BatchMeta, Pin
+from tidegate.contracts.operator import OperatorState, StepResult, TableReader
+from tidegate.contracts.records import Records
+from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.doctor.change_preview import table_state
+from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.fetch import fetch
+from tidegate.state.raised_offsets import raised_now
+
+PIECE_BYTES = 2**24
+"""Most bytes of input that are fetched at a time."""
+
+S = TypeVar("S", bound=OperatorState)
+
+Input = Callable[[int, int, int], Iterator[Records]]
+"""`read(partition, start, end)`: yields the records at these offsets of the input, in pieces, at least one."""
+
+
+def from_topic(application: Application, name: str, deadline_s: float) -> Input:
+    """Return the input of an operator as Kafka still has it. `deadline_s`: how long a fetch may take.
+
+    What it returns raises EngineError if no broker answers, and OffsetsGone if records were deleted.
+    """
+
+    def read(partition: int, start: int, end: int) -> Iterator[Records]:
+        kafka, topic = client(application.kafka), application.operators[name].input
+        while True:
+            found = fetch(kafka, topic, partition, start, end, max_bytes=PIECE_BYTES, deadline_s=deadline_s)
+            yield found.records
+            start = found.next_offset
+            if start >= end:
+                return
+
+    return read
+
+
+def with_tables(state: S, application: Application, pins: Mapping[str, Pin], meta: BatchMeta, partition: int) -> S:
+    """Return the state after it was given its tables at these pins, as complete as they were for the batch."""
+    for table, pin in pins.items():
+        read = table_state(application, table, pin, partition)
+        cast(TableReader, state).read_table(read, meta.changed[partition].open_until)
+    return state
+
+
+def results_of(
+    state: OperatorState, before: BatchMeta, meta: BatchMeta, partition: int, read: Input
+) -> Iterator[StepResult]:
+    """Yield what the batch did in the partition, piece by piece. `state`: that before the batch; it is changed.
+
+    `before`: the metadata of the batch before `meta`. Raise what `read` raises.
+    """
+    was, now = before.partitions[partition], meta.partitions[partition]
+    if meta.action == "flush":
+        yield state.flush()
+    elif was.next_offset == now.next_offset and was.stream_time != now.stream_time:
+        yield state.advance(now.stream_time, meta.clock)
+    elif was.next_offset == now.next_offset:
+        yield state.step(Records.from_rows([]), meta.clock)
+    else:
+        for records in read(partition, was.next_offset, now.next_offset):
+            yield state.step(records.raised(raised_now(was.raised)), meta.clock)
+
+
+def emissions_of(results: Iterator[StepResult]) -> pa.Table:
+    """Return the emissions of all pieces, in their order in the log; plain texts instead of dictionaries."""
+    return pa.concat_tables([_plain(result.emissions) for result in results]).combine_chunks()
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    types = [each.type.value_type if pa.types.is_dictionary(each.type) else each.type for each in rows.schema]
+    return rows.cast(pa.schema(zip(rows.column_names, types, strict=True)))
