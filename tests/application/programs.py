@@ -177,6 +177,8 @@ def _aggregate(stream: Any, options: dict[str, Any]) -> Any:
     given |= {"emit": emit} if emit != "final" else {}
     if "function" in aggregate:
         results = window.aggregate(aggregate["function"], **given)
+    elif "reduce" in aggregate:
+        results = window.reduce(aggregate["reduce"]["function"], emits=aggregate["reduce"]["emits"], **given)
     elif aggregate == {"count": True}:
         results = window.count(**given)
     else:

@@ -24,8 +24,10 @@ from tidegate.runtime.configuration.application import application_of
 
 PAGE = DOCS / "how-to" / "batch-functions.md"
 BLOCKS = [block for block in page_blocks(PAGE) if block.language in ("python", "yaml")]
-[PROGRAM] = [block.text for block in BLOCKS if block.text.startswith("# app.py\n")]
-FUNCTIONS, CHECK = (block.text for block in BLOCKS if block.language == "python" and block.text != PROGRAM)
+PROGRAM, FUNCTIONS, MEANS, MERGING, CHECK, CHECK_OF_MERGING = (
+    block.text for block in BLOCKS if block.language == "python"
+)
+STOPS_FILE, MEANS_FILE = (block.text for block in BLOCKS if block.language == "yaml")
 FLIGHTS = [
     {"carrier": "AA", "stops": [{"airport": "JFK", "delay": 5}, {"airport": "LAX", "delay": 9}]},
     {"carrier": "B6", "stops": [{"airport": "JFK", "delay": 70}]},
@@ -38,10 +40,15 @@ FLIGHTS = [
 @pytest.fixture
 def legs(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """The module of the page's functions, which can be imported."""
-    module = ModuleType("legs")
-    monkeypatch.setitem(sys.modules, "legs", module)
-    exec(FUNCTIONS, module.__dict__)
-    yield module
+    yield imported("legs", FUNCTIONS, monkeypatch)
+
+
+def imported(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module of the page, which can be imported."""
+    module = ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, module)
+    exec(text, module.__dict__)
+    return module
 
 
 @pytest.mark.fast
@@ -51,13 +58,41 @@ def test_the_functions_pass_their_check(legs: ModuleType) -> None:
 
 @pytest.mark.fast
 def test_the_worst_delays_are_those_of_the_stops_of_known_carriers(legs: ModuleType) -> None:
-    [text] = [block.text for block in BLOCKS if block.language == "yaml"]
-    [config] = application_of(yaml.safe_load(text)).operators.values()
+    [config] = application_of(yaml.safe_load(STOPS_FILE)).operators.values()
     played = Partition(operator_for(config), 0)
     played.play([Row(b"k", json.dumps(flight).encode(), at, at) for at, flight in enumerate(FLIGHTS)])
     assert [json.loads(row["value"])["worst"] for row in played.trace.emissions] == [5, 9, 9]
     [rejected] = played.trace.rejected
     assert (rejected["offset"], rejected["cause"]) == (2, "legs:stops fails: KeyError: 'delay'")
+
+
+@pytest.mark.fast
+def test_the_means_are_those_of_the_delays_of_a_session(legs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported("merging", MERGING, monkeypatch)
+    exec(CHECK_OF_MERGING, legs.__dict__)
+    [config] = application_of(yaml.safe_load(MEANS_FILE)).operators.values()
+    played = Partition(operator_for(config), 0)
+    delays = [(0, 3), (20, 40), (55, 7), (40, -1), (58, 11), (400, 0)]
+    rows = [
+        Row(b"k", json.dumps({"delay": delay}).encode(), minute * 60_000, at)
+        for at, (minute, delay) in enumerate(delays)
+    ]
+    played.play(rows[:4])
+    played.play(rows[4:])
+    assert [json.loads(row["value"]) for row in played.trace.emissions] == [{"mean": 12.0, "worst": 40}]
+
+
+@pytest.mark.fast
+def test_the_program_of_the_means_is_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, legs: ModuleType
+) -> None:
+    imported("merging", MERGING, monkeypatch)
+    (tmp_path / "means.py").write_text(MEANS)
+    program = load_application(tmp_path / "means.py:app")
+    assert (
+        application_of(yaml.safe_load(program.to_yaml())).operators
+        == application_of(yaml.safe_load(MEANS_FILE)).operators
+    )
 
 
 @pytest.mark.broker

@@ -209,6 +209,26 @@ class Windowed(Value, Generic[Results]):
             computed = Unusable(Fault(".aggregate()", "nothing to compute", _AGGREGATES))
         return self._results(".aggregate", computed, twice, name, emit, every, evictor, retention, emits)
 
+    def reduce(
+        self,
+        function: Function,
+        /,
+        *,
+        emits: Fields,
+        name: str | None = None,
+        emit: Literal["updates", "on_time"] | None = None,
+        every: int | None = None,
+        retention: Duration | None = None,
+    ) -> Results:
+        """Return what a function merges the values of each key and window into. A window keeps that, not the records.
+
+        `function`: gets two record batches with the fields of the values, and returns one in which row i is what row i
+        of both is merged into. It must be associative and commutative; `tidegate.testing.check_merge_function` checks
+        that. `emits`: these fields. The other options are those of `aggregate`.
+        """
+        reduction = {"function": function_name(function), "emits": known_fields(emits)}
+        return self._results(".reduce", {"reduce": reduction}, (), name, emit, every, None, retention)
+
     def _results(
         self,
         verb: str,
@@ -258,7 +278,7 @@ class Source(Value, Generic[Results]):
     others: ClassVar[Mapping[str, str]] = {
         "where": "write .filter(CONDITION)",
         **dict.fromkeys(_ENDS, "call a method that defines an operator first, such as .suppress(tg.time_limit(...))"),
-        **dict.fromkeys(("count", "aggregate"), "write .window(tg.tumbling(LENGTH, grace=...)) first"),
+        **dict.fromkeys(("count", "aggregate", "reduce"), "write .window(tg.tumbling(LENGTH, grace=...)) first"),
         **dict.fromkeys(
             ("group_by", "groupBy", "group_by_key", "groupByKey"),
             "records are grouped by the keys of their topic; produce them with the keys to group by",

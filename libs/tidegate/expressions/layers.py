@@ -53,6 +53,13 @@ def evaluate_layers(layers: Sequence[Layer], rows: pa.RecordBatch, objects: pa.S
     return Answer(evaluated, None if objects is None else _evaluated([found[next(names)]], rows.num_rows))
 
 
+def objects_of(fields: pa.RecordBatch) -> Evaluated:
+    """Return each row as a JSON object, and which of them cannot be written."""
+    answer = evaluate_layers([], fields, fields.schema)
+    assert answer.objects is not None
+    return answer.objects
+
+
 class _Query:
     """The text of a query that grows by a layer at a time.
 

@@ -49,3 +49,28 @@ def wrong(name: str, what: str, fault: str) -> UserError:
     """Return the error for a function that fails or returns something it must not."""
     remedy = "fix the function and start again; the operator continues from this record"
     return UserError(f"the {what} {fault}", value=name, remedy=remedy)
+
+
+def checked_batch(found: Any, schema: pa.Schema, refused: Callable[[str], UserError]) -> pa.RecordBatch:
+    """Return the batch that a function returned, as the schema has it. A column of nulls alone may lack a type.
+
+    Raise the error that `refused` makes of the fault if it is anything else.
+    """
+    if not isinstance(found, pa.RecordBatch):
+        raise refused(f"returns {described(found)}, not a record batch")
+    types = {field.name: field.type for field in found.schema}
+    untyped = {name: type for name, type in types.items() if pa.types.is_null(type)}
+    if len(types) != found.num_columns or types != dict(zip(schema.names, schema.types, strict=True)) | untyped:
+        raise refused(f"returns {fields_of(found.schema)}, not {fields_of(schema)}")
+    return pa.record_batch([found[field.name].cast(field.type) for field in schema], schema)
+
+
+def fields_of(schema: pa.Schema | None) -> str:
+    """Return the fields with their types, for messages."""
+    return "no fields" if schema is None else ", ".join(f"{field.name}: {field.type}" for field in schema)
+
+
+def described(found: object) -> str:
+    """Return what a function returned, for messages."""
+    kind = getattr(found, "type", None) or getattr(found, "dtype", None)
+    return type(found).__name__ if kind is None else f"an array of {kind}"

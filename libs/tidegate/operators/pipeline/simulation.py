@@ -17,6 +17,15 @@ _FIRST = {"name": "first", "kind": "deduplicate", "within": "5ms", "grace": "9ms
 _SESSIONS = _COUNT | {"window": {"session": "4ms", "grace": "5ms"}}
 _FEW = {"name": "few", "kind": "suppression", "buffer": {"max_keys": 2, "when_full": "emit"}}
 _JOINED = {"name": "joined", "kind": "stream_table_join", "table": "facts", "join": "left", "grace": "20ms"}
+_MERGED = _SESSIONS | {
+    "aggregate": {
+        "reduce": {
+            "function": "tidegate.operators.testing.reducers:total_and_most",
+            "emits": {"n": "int64", "most": "int64"},
+        }
+    },
+    "emit": "final",
+}
 _NOT_A, _OF_C = {"filter": "key <> 'a'::BLOB"}, {"require": "key <> 'c'::BLOB", "reason": "it is of c"}
 
 SIMULATED: dict[str, dict[str, Any]] = {
@@ -31,6 +40,7 @@ SIMULATED: dict[str, dict[str, Any]] = {
         "dead_letters": "refused",
     },
     "time of records": {"time": "records", "steps": [_NOT_A, _FEW, _COUNT, {"filter": "count > 1"}, _CLOSED]},
+    "merged values": {"steps": [{"select": {"n": "timestamp % 7", "most": "timestamp"}}, _MERGED]},
     "idle steps": {"steps": [_COUNT, _CLOSED], "idle_after": "4s"},
     "quiet keys behind a join": {
         "steps": [_JOINED, _NOT_A, _COUNT, _CLOSED, {"filter": "count < 3"}],

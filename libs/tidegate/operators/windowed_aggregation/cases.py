@@ -23,8 +23,11 @@ from tidegate.operators.windowed_aggregation.reference import (
     total,
 )
 from tidegate.operators.windowed_aggregation.strategies import (
+    REDUCTION,
     element_histories,
     element_window_configs,
+    mergeable_histories,
+    reducing_configs,
     window_configs,
     window_histories,
 )
@@ -142,7 +145,17 @@ def _listed(rows: list[Row]) -> bytes:
     return json.dumps(pairs, separators=(",", ":")).encode()
 
 
+def _total_and_most(rows: list[Row]) -> bytes:
+    read = [json.loads(row.value or b"") for row in rows]
+    total = (sum(each.get("n") or 0 for each in read) + 2**63) % 2**64 - 2**63
+    most = max((each["most"] for each in read if each.get("most") is not None), default=None)
+    n = read[0].get("n") if len(read) == 1 else total
+    return json.dumps({"n": n, "most": most}, separators=(",", ":")).encode()
+
+
 FUNCTIONS: dict[str, Callable[[list[Row]], Any]] = {
+    "tidegate.operators.testing.reducers:total_and_most": _total_and_most,
+} | {
     f"tidegate.operators.testing.evictors:{name}": function
     for name, function in {
         "even": lambda rows: [_number(row) % 2 == 0 for row in rows],
@@ -152,7 +165,7 @@ FUNCTIONS: dict[str, Callable[[list[Row]], Any]] = {
         "listed": _listed,
     }.items()
 }
-"""What the functions of `testing.evictors` do, on the rows of one window."""
+"""What the functions of `testing.evictors` and `testing.reducers` do, on the rows of one window."""
 
 AGGREGATES: dict[str, Callable[[list[Any]], Any]] = {"count": len, "sum": total, "min": min, "max": max, "avg": average}
 
@@ -175,6 +188,13 @@ CASES = {
         histories=element_histories(),
         reference=elements_reference,
         holding=_counting(emit="on_time", evictor={"count": 10}),
+        bytes_per_record=340,
+    ),
+    "windowed_aggregation that reduces": Case(
+        configs=reducing_configs(),
+        histories=mergeable_histories(),
+        reference=elements_reference,
+        holding=_counting(emit="final", aggregate=REDUCTION),
         bytes_per_record=340,
     ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+_REDUCERS = "tidegate.operators.testing.reducers"
 _COUNT = {"aggregate": {"count": True}, "emit": "final"}
 SIMULATED: dict[str, dict[str, Any]] = {
     "final counts": _COUNT | {"window": {"tumbling": "8ms", "grace": "5ms"}, "dead_letters": "refused"},
@@ -21,6 +22,11 @@ EXERCISED: tuple[dict[str, Any], ...] = (
         "aggregate": _NUMBERS | {"first": True, "last": {"field": "d"}, "collect": {"field": "text"}},
         "emit": "on_time",
         "evictor": {"function": "tidegate.operators.testing.evictors:even"},
+    },
+    {
+        "window": {"session": "8ms", "grace": "1h"},
+        "aggregate": {"reduce": {"function": f"{_REDUCERS}:total_and_most", "emits": {"n": "int64", "most": "int64"}}},
+        "emit": "updates",
     },
 )
 """More configurations, whose kernels differ: `tidegate setup` compiles for them, too."""

@@ -133,6 +133,23 @@ def element_window_configs(draw: st.DrawFn) -> WindowedAggregationConfig:
     return WindowedAggregationConfig.model_validate(raw)
 
 
+REDUCTION = {
+    "reduce": {
+        "function": "tidegate.operators.testing.reducers:total_and_most",
+        "emits": {"n": "int64", "most": "int64"},
+    }
+}
+
+
+@st.composite
+def reducing_configs(draw: st.DrawFn) -> WindowedAggregationConfig:
+    """Any valid configuration of windows whose records a function merges."""
+    config = draw(element_window_configs()).model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    buffer = {"buffer": {"max_keys": 3} | config["buffer"] | {"max_bytes": None}} if "buffer" in config else {}
+    others = {name: value for name, value in config.items() if name != "evictor"}
+    return WindowedAggregationConfig.model_validate(others | buffer | {"aggregate": REDUCTION})
+
+
 @cache
 def _of_elements() -> st.SearchStrategy[dict[str, Any]]:
     numbers = st.dictionaries(st.sampled_from(["sum", "min", "max", "avg"]), st.just({"field": "n"}))
@@ -152,6 +169,23 @@ def element_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
         draw(st.lists(mostly(_elements, records, others), min_size=min_size, max_size=max_size)), draw(epochs)
     )
 
+
+@st.composite
+def mergeable_histories(draw: st.DrawFn, max_size: int = 24) -> list[Event]:
+    """Histories of elements whose values can be merged, with an occasional one that cannot."""
+    history = draw(element_histories(max_size))
+    values = draw(st.lists(_mergeable, min_size=len(history), max_size=len(history)))
+    return [
+        event._replace(value=value) if isinstance(event, Row) else event
+        for event, value in zip(history, values, strict=True)
+    ]
+
+
+_totals = [b'{"n":%d,"most":%d}' % (n, n) for n in (1, 2, 4, 8, 16, -3, 2**63 - 1, -(2**63))]
+_mergeable = mostly(
+    st.sampled_from([*_totals, *_totals, b'{"n":5}', b'{"most":3}', b"{}", b' {"most":null,"n": 7,"x":[1]} ']),
+    st.sampled_from([None, b"x", b"[1]", b'{"n":1.5}', b'{"n":1,"most":"2"}', b'{"n":9223372036854775808}']),
+)
 
 _ns = (b"1", b"2", b"3", b"6", b"-4", b"2.50", b" 10")
 _of_n = st.sampled_from([b'{"n":%s,"w":{"g":%s}}' % (n, n) for n in _ns] + [b'{"n":%s}' % n for n in _ns] + _large[2:])

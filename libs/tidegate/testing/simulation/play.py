@@ -127,6 +127,7 @@ def _application_of(operator: str, options: str) -> Application:
             "lake": "lake",
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": "simulation:9092"},
+            "allow": ["tidegate.operators.testing.reducers"],
             "operators": ({TABLE: {"input": TABLE_INPUT, **TABLE_OPTIONS}} if operator in READERS else {})
             | {OPERATOR: {"input": INPUT, "output": OUTPUT, **json.loads(options)}},
         }

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tidegate.contracts.flow import Flow, Sifted
 from tidegate.contracts.records import Int64s
-from tidegate.expressions.layers import Evaluated, evaluate_layers
+from tidegate.expressions.layers import objects_of
 from tidegate.operators.pipeline.evaluated.checked_function import CheckedFunction
 from tidegate.operators.pipeline.evaluated.columns import ColumnReader
 from tidegate.operators.pipeline.evaluated.compiling import NOT_WRITTEN, Verdict, readable, with_values
@@ -43,7 +43,7 @@ class FunctionStep:
         row = asked[made.row]
         if made.fields is None:
             return _replaced(flow, at, verdict, row, None)
-        written = _written(made.fields)
+        written = objects_of(made.fields)
         verdict.reject_each(dict.fromkeys(row[written.failed].tolist(), NOT_WRITTEN))
         return _replaced(flow, at, verdict, row, written.values[0])
 
@@ -71,10 +71,3 @@ def _replaced(flow: Flow, at: Int64s, verdict: Verdict, row: Int64s, values: pa.
         found = replace(found, rows=with_values(found.rows, places, values.take(pa.array(kept))))
     added = len(kept) - int((results > 0).sum())
     return Sifted(found, *verdict.rejected(at), int(verdict.dropped.sum()), added)
-
-
-def _written(fields: pa.RecordBatch) -> Evaluated:
-    """Return the values as JSON objects, and which of them cannot be written."""
-    answer = evaluate_layers([], fields, fields.schema)
-    assert answer.objects is not None
-    return answer.objects

@@ -14,7 +14,7 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.records import Int64s
 from tidegate.expressions.evaluation import is_true
 from tidegate.operators.options import user_functions
-from tidegate.operators.options.user_functions import BatchFunction
+from tidegate.operators.options.user_functions import BatchFunction, checked_batch, described, fields_of
 from tidegate.operators.pipeline.rules.steps import ROW, Call
 
 _LONGEST_CAUSE = 200
@@ -46,7 +46,7 @@ class CheckedFunction:
         function = user_functions.load(call.function, what)
         if isinstance(function, BatchFunction) and function.emits != call.emits:
             raise UserError(
-                f"the {what} emits {_fields(function.emits)}, and its step {_fields(call.emits)}",
+                f"the {what} emits {fields_of(function.emits)}, and its step {fields_of(call.emits)}",
                 value=call.function,
                 remedy="write the same fields in both places",
             )
@@ -78,10 +78,10 @@ class CheckedFunction:
         if self.call.emits is None:
             return Made(np.flatnonzero(self._chosen(found, count)), None, {})
         if self.call.verb == "map":
-            fields = self._batch(found, self.call.emits)
+            fields = checked_batch(found, self.call.emits, self._wrong)
             self._check_number(fields.num_rows, count)
             return Made(np.arange(count), fields, {})
-        fields = self._batch(found, pa.schema([*self.call.emits, pa.field(ROW, pa.int64())]))
+        fields = checked_batch(found, pa.schema([*self.call.emits, pa.field(ROW, pa.int64())]), self._wrong)
         row = self._rows(fields.column(ROW), count)
         # rule: flat-map-in-order
         order = np.argsort(row, kind="stable")
@@ -89,7 +89,7 @@ class CheckedFunction:
 
     def _chosen(self, found: Any, count: int) -> Any:
         if not isinstance(found, pa.Array) or not pa.types.is_boolean(found.type):
-            raise self._wrong(f"returns {_described(found)}, not an Arrow array of bool")
+            raise self._wrong(f"returns {described(found)}, not an Arrow array of bool")
         self._check_number(len(found), count)
         return is_true(found)
 
@@ -101,16 +101,6 @@ class CheckedFunction:
         if len(row) and not (row.min() >= 0 and row.max() < count):
             raise self._wrong(f"returns a {ROW} from {row.min()} to {row.max()} for {count} rows, which begin with 0")
         return row
-
-    def _batch(self, found: Any, schema: pa.Schema) -> pa.RecordBatch:
-        """Return the batch that the function made, as the schema has it. A column of nulls alone may lack a type."""
-        if not isinstance(found, pa.RecordBatch):
-            raise self._wrong(f"returns {_described(found)}, not a record batch")
-        types = {field.name: field.type for field in found.schema}
-        untyped = {name: type for name, type in types.items() if pa.types.is_null(type)}
-        if len(types) != found.num_columns or types != dict(zip(schema.names, schema.types, strict=True)) | untyped:
-            raise self._wrong(f"returns {_fields(found.schema)}, not {_fields(schema)}")
-        return pa.record_batch([found[field.name].cast(field.type) for field in schema], schema)
 
     def _check_number(self, found: int, expected: int) -> None:
         if found != expected:
@@ -129,16 +119,3 @@ def _joined(first: Made, second: Made, at: int) -> Made:
 
 def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _fields(schema: pa.Schema | None) -> str:
-    return "no fields" if schema is None else ", ".join(map(_field, schema))
-
-
-def _field(field: pa.Field) -> str:
-    return f"{field.name}: {field.type}"
-
-
-def _described(found: object) -> str:
-    kind = getattr(found, "type", None)
-    return type(found).__name__ if kind is None else f"an array of {kind}"

@@ -21,7 +21,7 @@ from tidegate.contracts.config import (
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
-from tidegate.contracts.values import Values
+from tidegate.contracts.values import PRIMITIVES, Values
 from tidegate.operators.options.bounds import StrictBuffer
 from tidegate.operators.windowed_aggregation.config.aggregates import Aggregates, Entry
 from tidegate.operators.windowed_aggregation.config.evictors import (
@@ -103,6 +103,13 @@ class WindowedAggregationRules(OperatorRules):
             raise InvalidValue("an unlimited window never ends, so nothing would be emitted", "write emit: updates")
         return emit
 
+    @field_validator("evictor")
+    @classmethod
+    def _evictor_finds_records(cls, evictor: Evictor, info: ValidationInfo) -> Evictor:
+        if evictor is not None and _reduces(info):
+            raise InvalidValue("merged records cannot be removed from a window", "remove evictor, or reduce")
+        return evictor
+
     @field_validator("retention")
     @classmethod
     def _retention_covers_grace(cls, retention: int | None, info: ValidationInfo) -> int | None:
@@ -123,6 +130,9 @@ class WindowedAggregationRules(OperatorRules):
     def _buffer_fits_emit(cls, buffer: StrictBuffer | None, info: ValidationInfo) -> StrictBuffer | None:
         if buffer is not None and info.data.get("emit", "final") != "final":
             raise InvalidValue("only final results are held back", "write emit: final, or remove buffer")
+        if buffer is not None and buffer.max_bytes is not None and _reduces(info):
+            # Records are merged once per batch, so the bytes before that depend on where a batch ends.
+            raise InvalidValue("the bytes of windows whose records are merged have no bound", "write max_keys")
         return buffer
 
     @property
@@ -141,6 +151,8 @@ class WindowedAggregationRules(OperatorRules):
 
     def results(self, values: Values, emits: pa.Schema | None) -> Values:
         """Return the aggregates: one as a bare value of its name, several as an object."""
+        if self.aggregate.reduce is not None:
+            return _reduced(self.aggregate.reduce.emits, values)
         if self.aggregate.function is not None:
             return Values.of_bytes() if emits is None else Values.of_fields(emits)
         if values.form == "joined" and self.aggregate.reads_fields:
@@ -152,10 +164,13 @@ class WindowedAggregationRules(OperatorRules):
 
     def reads_json(self) -> bool:
         """Return whether aggregates read fields, or whole values."""
-        return self.aggregate.function is None and any(entry.kind != "count" for entry in self.aggregate.entries)
+        counts = all(entry.kind == "count" for entry in self.aggregate.entries)
+        return self.aggregate.reduce is not None or not counts
 
     def held_columns(self, values: Values) -> pa.Schema:
         """Return the columns that aggregates read; all of them if windows keep their elements."""
+        if self.aggregate.reduce is not None:
+            return self.aggregate.reduce.emits
         sources = [entry.source for entry in self.aggregate.entries if entry.kind != "count"]
         if self.keeps_elements or True in sources:
             return values.schema
@@ -185,6 +200,25 @@ class WindowedAggregationRules(OperatorRules):
         if self.window.grace > before.window.grace and least_retention(self.window) > remembered:
             return {"window": "closed windows are forgotten before this grace is over, and would open again"}
         return {}
+
+
+def _reduces(info: ValidationInfo) -> bool:
+    """Return whether the windows' records are merged by a function."""
+    aggregate = info.data.get("aggregate")
+    return isinstance(aggregate, Aggregates) and aggregate.reduce is not None
+
+
+def _reduced(fields: pa.Schema, values: Values) -> Values:
+    """Return values with the merged fields; raise InvalidValue if values are known, and are no objects with these."""
+    known = values.schema if values.form == "object" else pa.schema([])
+    lacking = [] if values.form in PRIMITIVES else [field for field in fields if field not in list(known)]
+    if lacking:
+        name, type = lacking[0].name, lacking[0].type
+        raise InvalidValue(
+            f"reduce merges the field {name} of type {type}, which values do not have",
+            "make it before the windows: select, or map with the same `emits`",
+        )
+    return Values.of_fields(fields)
 
 
 class WindowedAggregationConfig(WindowedAggregationRules, OperatorConfig):
@@ -227,7 +261,7 @@ class WindowedAggregationConfig(WindowedAggregationRules, OperatorConfig):
 
     def functions(self) -> tuple[str, ...]:
         """Return the names of the functions of evictor and aggregate."""
-        named: list[object] = [self.aggregate.function]
+        named: list[object] = [self.aggregate.alone]
         if isinstance(self.evictor, FunctionEvictor):
             named += self.evictor.functions()
         elif isinstance(self.evictor, DeltaEvictor):

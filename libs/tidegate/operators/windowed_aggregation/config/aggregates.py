@@ -10,7 +10,7 @@ from pydantic import ConfigDict, PlainSerializer, PlainValidator, model_validato
 
 from tidegate.contracts.config import Config, FunctionName, JsonField
 from tidegate.contracts.errors import InvalidValue
-from tidegate.contracts.values import Values
+from tidegate.contracts.values import Fields, Values
 
 AggregateKind: TypeAlias = Literal["count", "sum", "min", "max", "avg", "first", "last", "collect"]
 KINDS: tuple[AggregateKind, ...] = get_args(AggregateKind)
@@ -105,6 +105,15 @@ class Entry(NamedTuple):
     source: Source
 
 
+class Reduction(Config):
+    """A function that merges the values of a window's records into one, two at a time."""
+
+    function: FunctionName
+    """`module:function`, over two record batches; it returns a batch with row i of both merged."""
+    emits: Fields
+    """The fields of the values, which are JSON objects, and of what they are merged into."""
+
+
 class Aggregates(Config):
     """What is computed from a window's records: results with names of their own, or one result of each kind.
 
@@ -131,16 +140,19 @@ class Aggregates(Config):
     """All elements, in the order in which they arrived."""
     function: FunctionName | None = None
     """`module:function` that computes the values, instead of all other aggregates."""
+    reduce: Reduction | None = None
+    """`{function: module:function, emits: {NAME: TYPE}}`, instead of all other aggregates: a function that merges two
+    values into one; a window keeps what its records are merged into, and not the records."""
 
     __pydantic_extra__: dict[str, Named]
 
     @model_validator(mode="after")
     def _aggregates_fit_together(self) -> Aggregates:
-        if self.function is None and not self.entries:
+        if self.alone is None and not self.entries:
             raise InvalidValue(
                 "nothing to compute", "write aggregate: {count: true} or aggregate: {NAME: count, NAME: {max: FIELD}}"
             )
-        if self.function is not None and self.entries:
+        if (self.function is not None and self.reduce is not None) or (self.alone is not None and self.entries):
             raise InvalidValue(
                 "the function computes the whole value", "remove the other aggregates, or let the function compute them"
             )
@@ -164,9 +176,14 @@ class Aggregates(Config):
         return named or bool(self.__pydantic_extra__) or len(self.entries) > 1
 
     @property
+    def alone(self) -> FunctionName | None:
+        """Return the function that computes the whole value; None if there are aggregates."""
+        return self.function if self.reduce is None else self.reduce.function
+
+    @property
     def needs_elements(self) -> bool:
         """Return True if values are computed from a window's elements, not from each record as it arrives."""
-        return self.function is not None or any(entry.kind in OF_ELEMENTS for entry in self.entries)
+        return self.alone is not None or any(entry.kind in OF_ELEMENTS for entry in self.entries)
 
     @property
     def reads_fields(self) -> bool:

@@ -20,6 +20,8 @@ import pyarrow as pa
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Array
 from tidegate.operators.options import user_functions
+from tidegate.operators.options.reducer import Reducer
+from tidegate.operators.options.user_functions import described
 from tidegate.operators.windowed_aggregation.config import DeltaEvictor, FunctionEvictor, WindowedAggregationRules
 
 
@@ -64,7 +66,7 @@ class UserFunction:
         found = self._called(fired)
         found = found.to_numpy(zero_copy_only=False) if isinstance(found, pa.Array) else found
         if not isinstance(found, np.ndarray) or found.dtype != np.bool_:
-            raise self._wrong(f"gives {_described(found)}, not an array of bool")
+            raise self._wrong(f"gives {described(found)}, not an array of bool")
         return np.asarray(self._as_long_as(found, len(fired.values), "elements"))
 
     def distances(self, fired: Fired) -> Array:
@@ -74,14 +76,14 @@ class UserFunction:
         found = self._called((fired.values, lasts))
         found = found.to_numpy(zero_copy_only=False) if isinstance(found, pa.Array) else found
         if not isinstance(found, np.ndarray) or found.dtype.kind not in "iuf":
-            raise self._wrong(f"gives {_described(found)}, not an array of numbers")
+            raise self._wrong(f"gives {described(found)}, not an array of numbers")
         return np.asarray(self._as_long_as(found, len(fired.values), "elements"))
 
     def values(self, fired: Fired) -> pa.Array:
         """Return the value of each window. Raises UserError as `mask` does."""
         found = self._called(fired)
         if not isinstance(found, pa.Array) or not (pa.types.is_binary(found.type) or pa.types.is_string(found.type)):
-            raise self._wrong(f"gives {_described(found)}, not an Arrow array of binary or string")
+            raise self._wrong(f"gives {described(found)}, not an Arrow array of binary or string")
         return self._as_long_as(found, len(fired.windows.start), "windows").cast(pa.binary())
 
     def _called(self, arguments: tuple[Any, ...]) -> Any:
@@ -105,13 +107,16 @@ class Functions(NamedTuple):
     A distance with its threshold is the mask `before` or `after`.
     """
 
-    before: Callable[[Fired], Array] | None
-    after: Callable[[Fired], Array] | None
-    value: UserFunction | None
+    before: Callable[[Fired], Array] | None = None
+    after: Callable[[Fired], Array] | None = None
+    value: UserFunction | None = None
+    reducer: Reducer | None = None
 
 
 def functions_of(config: WindowedAggregationRules) -> Functions:
     """Load the functions that the configuration names. Raises UserError if one cannot be loaded."""
+    if (reduction := config.aggregate.reduce) is not None:
+        return Functions(reducer=Reducer.loaded(reduction.function, reduction.emits))
     named = config.aggregate.function
     value = _loaded(named, "aggregate's function") if named else None
     evictor = config.evictor
@@ -138,8 +143,3 @@ class _Far:
 
 def _loaded(name: str, what: str) -> UserFunction:
     return UserFunction(name, what, user_functions.load(name, what))
-
-
-def _described(found: object) -> str:
-    kind = getattr(found, "type", None) or getattr(found, "dtype", None)
-    return type(found).__name__ if kind is None else f"an array of {kind}"

@@ -80,6 +80,8 @@ class Reference(windows.Reference):
         window.offset, window.timestamp = row.offset, window.end if session else max(window.timestamp, row.timestamp)
         window.phase = "pending"
         window.since += 1
+        if self.config.aggregate.reduce is not None and len(window.numbers) > 1:
+            window.numbers[:] = [row._replace(value=self.value(window.numbers))]  # type: ignore[arg-type, list-item]
         if self.config.emit == "updates" or (self.config.every and window.since >= self.config.every):
             self._tell(window, "update" if self.config.emit else "every")
 
@@ -128,13 +130,15 @@ class Reference(windows.Reference):
     def value(self, rows: list[Row]) -> bytes:
         """Return the value computed from those elements."""
         given = self.config.aggregate
-        if given.function:
-            return self.functions[given.function](rows)  # type: ignore[no-any-return]
+        if given.alone:
+            return self.functions[given.alone](rows)  # type: ignore[no-any-return]
         found = {entry.name: _result_of(entry.kind, entry.source, rows) for entry in given.entries}
         return as_written(found, given.gives_objects)
 
     def _numbers(self, row: Row) -> tuple[dict[str, Any], str]:
         found, reason = super()._numbers(row)
+        if self.config.aggregate.reduce is not None:
+            return found, _unmergeable(row.value, self.config.aggregate.reduce.emits.names)
         if not reason and isinstance(self.config.evictor, DeltaEvictor):
             distance = self.config.evictor.delta.distance
             reason = "" if isinstance(distance, str) else read_number(row.value, path_of(distance))[1]
@@ -142,6 +146,20 @@ class Reference(windows.Reference):
         for part in sorted(parts, key=lambda part: bool(path_of(part))):
             reason = reason or _part(row, part)[1]
         return found, reason
+
+
+def _unmergeable(value: bytes | None, names: list[str]) -> str:
+    """Return why a value cannot be merged whose fields of these names have to be of the type int64, or missing."""
+    if value is None:
+        return "value: null"
+    try:
+        document = read_json(value)
+    except ValueError:
+        return "value: not JSON"
+    if not isinstance(document, dict):
+        return "value: not a JSON object"
+    wrong = (name for name in names if type(document.get(name)) not in (int, type(None)))
+    return next((f"value: {name} is no int64" for name in wrong), "")
 
 
 def _since(merged: list[windows.Window]) -> int:

@@ -50,7 +50,7 @@ class Texts(NamedTuple):
 
 def values(elements: Elements, lists: Lists) -> pa.Array:
     """Return the values of the listed elements as one binary array. Raises UserError if they are too large for one."""
-    start, length = _places(elements, lists.slots)
+    start, length = places_of(elements, lists.slots)
     found = binary_column(_NULL, elements.payloads.arena.data, ~start, length)
     if found.num_chunks > 1:
         raise UserError(
@@ -93,7 +93,7 @@ def _add_up(numbers: Numbers, offsets: Array, plan: Plan, words: Words) -> None:
             aggregates.add(words, window * plan.word[-1], plan, numbers, row)
 
 
-def _places(elements: Elements, slots: Array) -> tuple[Array, Array]:
+def places_of(elements: Elements, slots: Array) -> tuple[Array, Array]:
     """Return where the elements' values are in the arena, and their lengths (-1: null)."""
     stored = elements.payloads
     return stored.block[slots].astype(np.int64) * WORD, stored.value_length[slots].astype(np.int64)
@@ -101,7 +101,7 @@ def _places(elements: Elements, slots: Array) -> tuple[Array, Array]:
 
 def _all(elements: Elements, lists: Lists) -> Texts:
     """Return the values themselves, which are JSON or null."""
-    start, length = _places(elements, lists.slots)
+    start, length = places_of(elements, lists.slots)
     missing = length == NULL_LENGTH
     return Texts(
         _NULL, elements.payloads.arena.data, np.where(missing, 0, ~start), np.where(missing, len(_NULL), length)
@@ -110,7 +110,7 @@ def _all(elements: Elements, lists: Lists) -> Texts:
 
 def _fields(elements: Elements, slots: Array, field: Path) -> Texts:
     """Return the text of a field in each value, as it is written; each value is a JSON object that has the field."""
-    [found] = json_fields.locate(elements.payloads.arena.data, *_places(elements, slots), [field])
+    [found] = json_fields.locate(elements.payloads.arena.data, *places_of(elements, slots), [field])
     return Texts(_NULL, found.data, ~found.start, found.length)
 
 

@@ -21,12 +21,14 @@ from tidegate.contracts.operator import Array, ArraySpec, Layout, StepResult, St
 from tidegate.contracts.records import NULL_LENGTH, Records
 from tidegate.kernels import columns, payloads
 from tidegate.kernels import windows as windows_kernel
+from tidegate.kernels.codecs.port import Decoded
 from tidegate.kernels.memory import slots
 from tidegate.kernels.payloads import FlatRecords, flat_records
 from tidegate.kernels.touched import STORED, net_changes
 from tidegate.operators import late_and_rejected
 from tidegate.operators.json_values import numbers
 from tidegate.operators.json_values.json_fields import Path
+from tidegate.operators.options.reducer import Reducer
 from tidegate.operators.shell import Header, Shell, deletions, run, stop_of
 from tidegate.operators.windowed_aggregation import bookkeeping
 from tidegate.operators.windowed_aggregation import step as common
@@ -43,6 +45,7 @@ from tidegate.operators.windowed_aggregation.elements.functions import Context, 
 from tidegate.operators.windowed_aggregation.elements.integrity import find_damage
 from tidegate.operators.windowed_aggregation.elements.recording import Outcome, Rows, State, Trigger
 from tidegate.operators.windowed_aggregation.elements.results import Lists
+from tidegate.operators.windowed_aggregation.elements.unmergeable import UNMERGEABLE, with_causes
 from tidegate.operators.windowed_aggregation.state import (
     STOP_REASONS,
     keys_of,
@@ -60,6 +63,9 @@ NUMBERS = RULES.stop + 3
 
 LISTS = 4
 """Room for listed elements between two rounds, as a multiple of the elements that there is room for."""
+
+MERGED_AT_ONCE = 2**16
+"""Room for listed elements between two rounds where a function merges them, which a round makes few again."""
 
 _NO_RECORDS = Records.from_rows([])
 _ENDS = (windows_kernel.DONE, *STOP_REASONS)
@@ -137,8 +143,8 @@ class ElementsState:
         come from elsewhere; default: the record's timestamp.
         """
         batch, missing, newest = late_and_rejected.with_timestamps(records, self._config, clock_ms)
-        rows = self._rows(records, batch, missing, newest, advances_to)
         progress = _Batch(clock_ms, self._outcome(len(records)))
+        rows = self._rows(records, batch, self._unmergeable(records, missing, progress), newest, advances_to)
         progress.advances_to = rows.advances_to
         stopped = self._run(
             lambda: kernel.absorb(self._shell.state, rows, self._rules, self._trigger, progress.outcome), progress
@@ -208,6 +214,13 @@ class ElementsState:
         whole = Numbers(read.whole, read.double, read.is_double)
         return Rows(keys_of(batch), _values_of(batch), advances_to, whole, codes.astype(np.int8), newest)
 
+    def _unmergeable(self, records: Records, missing: Array, progress: _Batch) -> Array:
+        """Return the codes, with that of records whose values a function should merge and cannot."""
+        if self._functions.reducer is None:
+            return missing
+        progress.read = self._functions.reducer.read(records.data, records.value_start, records.value_length)
+        return np.where((missing == 0) & (progress.read.code > 0), UNMERGEABLE, missing)
+
     def _missing_parts(self, records: Records) -> Array:
         of_elements = (entry for entry in self._config.aggregate.entries if entry.kind in OF_ELEMENTS)
         fields = dict.fromkeys(path_of(entry.source) for entry in of_elements)
@@ -224,6 +237,7 @@ class ElementsState:
         tally[common.OVERTIME_MIN] = MAX
         tally[[common.OPEN_MAX, common.OPEN_BYTES_MAX]] = self._shell.numbers[: bookkeeping.CHECKSUM]
         room, slots, elements = 2 * records + 1, self._shell.capacity("slots"), self._shell.capacity("elements")
+        listed = LISTS * elements if self._functions.reducer is None else MERGED_AT_ONCE
         return Outcome(
             slot=np.empty(room, np.int64),
             cause=np.empty(room, np.int8),
@@ -234,7 +248,7 @@ class ElementsState:
             offset=np.empty(room, np.int64),
             stream_time=np.empty(room, np.int64),
             ends=np.empty(room, np.int64),
-            listed=np.empty(LISTS * elements, np.int32),
+            listed=np.empty(listed, np.int32),
             touched=np.empty(slots, np.int32),
             before=recording.Before(
                 start=np.empty(slots, np.int64),
@@ -254,6 +268,7 @@ class ElementsState:
         """Run the kernel until it is done or stops, and the last round; return the kernel's last signal."""
         signal = run(work, lambda signal: self._serve(signal, progress), _ENDS)
         self._round(progress)
+        self._reduce(progress)
         return signal
 
     def _serve(self, signal: int, progress: _Batch) -> None:
@@ -264,6 +279,7 @@ class ElementsState:
             progress.outcome = _with_emissions(progress.outcome, 2 * len(progress.outcome.slot) + wanted)
         elif signal == recording.NEEDS_ROUND and tally[common.EMITTED_COUNT] > tally[recording.ROUND]:
             self._round(progress)
+            self._reduce(progress)
         elif signal == recording.NEEDS_ROUND:
             progress.outcome = progress.outcome._replace(listed=np.empty(2 * wanted, np.int32))
         else:
@@ -310,9 +326,38 @@ class ElementsState:
         return lists.without(gone)
 
     def _values(self, lists: Lists, progress: _Batch, fired: Array) -> pa.Array:
+        if self._functions.reducer is not None:
+            return self._reduced(lists, self._functions.reducer)
         if self._functions.value is not None:
             return self._functions.value.values(self._fired(lists, progress, fired))
         return results.results(self._shell.state.elements, lists, self._writing, self._config.aggregate)
+
+    def _reduce(self, progress: _Batch) -> None:
+        """Put in place of the elements of each window what they are merged into, if a function merges them."""
+        state, touched = self._shell.state, progress.outcome.touched[: progress.outcome.tally[common.TOUCHED]]
+        windows = touched[state.content.length[touched] > 1].astype(np.int64)
+        if self._functions.reducer is None or not len(windows):
+            return
+        offsets = np.concatenate([[0], np.cumsum(state.content.length[windows], dtype=np.int64)])
+        lists = Lists(np.empty(offsets[-1], np.int64), offsets)
+        kernel.list_elements(state, windows, lists.slots)
+        newest, none = lists.slots[offsets[1:] - 1], pa.nulls(len(windows), pa.binary())
+        rows = pa.record_batch(
+            {"key": none, "value": self._reduced(lists, self._functions.reducer), "headers": none}
+            | {name: getattr(state.elements.payloads, name)[newest] for name in ("timestamp", "offset")}
+        )
+        merged, whole = _values_of(flat_records(columns.records_of(rows))), np.zeros((0, len(windows)), np.int64)
+        none_read = Numbers(whole, whole.astype(np.float64), whole.astype(np.bool_))
+        run(
+            lambda: kernel.replace_elements(self._shell.state, merged, windows, none_read, progress.outcome),
+            lambda signal: self._serve(signal, progress),
+        )
+
+    def _reduced(self, lists: Lists, reducer: Reducer) -> pa.Array:
+        """Return what the values of each list of elements are merged into, as JSON."""
+        elements, (slots_read, places) = self._shell.state.elements, np.unique(lists.slots, return_inverse=True)
+        read = reducer.read(elements.payloads.arena.data, *results.places_of(elements, slots_read))
+        return reducer.texts(read, places, lists.offsets)
 
     def _fired(self, lists: Lists, progress: _Batch, fired: Array) -> Fired:
         """Return the windows that fired as functions get them."""
@@ -394,6 +439,8 @@ class ElementsState:
         stored = self._shell.state.windows.versions.payloads
         unaccepted = late(stored, batch, outcome.unaccepted, self._rules)
         rejected = late_and_rejected.rejected(stored, batch, outcome.unaccepted, newest)
+        if progress.read is not None:
+            rejected = with_causes(rejected, outcome.unaccepted, progress.read)
         kernel.settle(self._shell.state, outcome)
         self._shell.stream_time = outcome.tally[common.STREAM_TIME]
         more, more_bytes = (
@@ -447,12 +494,16 @@ class _Changelog(NamedTuple):
 
 
 class _Batch:
-    """A batch in progress: its clock, what the kernel recorded, the values of the rounds, and the least T per row."""
+    """A batch in progress: its clock, what the kernel recorded, the values of the rounds, and the least T per row.
+
+    `read`: the fields of its records, if a function merges them.
+    """
 
     def __init__(self, clock_ms: int | None, outcome: Outcome) -> None:
         self.clock_ms = clock_ms
         self.outcome = outcome
         self.values: list[pa.Array] = []
+        self.read: Decoded | None = None
         self.advances_to: Array = np.empty(0, np.int64)
 
 

@@ -20,6 +20,7 @@ from tidegate.kernels.windows import DONE, NEEDS_ARENA
 from tidegate.operators import late_and_rejected
 from tidegate.operators.late_and_rejected import ACCEPTED, LATE, TIME_ONLY
 from tidegate.operators.windowed_aggregation import bookkeeping, sessions, step
+from tidegate.operators.windowed_aggregation.aggregates import Numbers
 from tidegate.operators.windowed_aggregation.bookkeeping import OPEN, OPEN_BYTES
 from tidegate.operators.windowed_aggregation.elements import recording, store
 from tidegate.operators.windowed_aggregation.elements.merging import add_to_session
@@ -213,6 +214,36 @@ def remove_chosen(state: State, chosen: Array, outcome: Outcome) -> None:
         element = wide(chosen[at])
         if state.elements.status[element] == STORED or state.elements.status[element] == OPENED:
             recording.remove_element(state, element, outcome)
+
+
+@compiled_in_place
+def list_elements(state: State, windows: Array, listed: Array) -> None:
+    """List the elements of those windows, one window after the other, each in order of arrival."""
+    at = 0
+    for window in range(len(windows)):
+        element = wide(state.content.first[windows[window]])
+        while element != NONE:
+            listed[at] = element
+            at += 1
+            element = wide(state.elements.after[element])
+
+
+@compiled_in_place
+def replace_elements(state: State, merged: FlatRecords, windows: Array, numbers: Numbers, outcome: Outcome) -> Any:
+    """Put the values of the rows from tally[KEPT] on in place of all elements of those windows, one for each window.
+
+    Returns DONE or what lacks room.
+    """
+    for row in range(outcome.tally[KEPT], len(windows)):
+        outcome.tally[KEPT] = row
+        lacking = recording.missing_room_for_element(state, merged, row, outcome)
+        if lacking != DONE:
+            return lacking
+        slot = wide(windows[row])
+        recording.empty(state, slot, outcome)
+        recording.add_element(state, slot, merged, row, numbers, outcome)
+    outcome.tally[KEPT] = 0
+    return DONE
 
 
 @compiled_in_place
