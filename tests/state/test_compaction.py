@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from types import FrameType
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -17,7 +20,7 @@ from deltalake import DeltaTable
 
 from tests.hypothesis_profile import WHOLE
 from tests.lakes import entry_path
-from tests.state.logs import HOUR_MS, OPERATOR, a_file, clock_of, commit_rows, meta, new_log, reopened, rows
+from tests.state.logs import HOUR_MS, OPERATOR, a_file, clock_of, commit_rows, files, meta, new_log, reopened, rows
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
 from tidegate.state.delta_log import operator_log
@@ -36,6 +39,7 @@ from tidegate.state.upkeep.compaction import (
     Rewrite,
     Rewritten,
     compact,
+    plan,
     prepare,
 )
 
@@ -208,6 +212,35 @@ def test_an_output_row_is_merged_once_per_doubling(log: OperatorLog) -> None:
     assert total == rounds * 400
     assert merged <= total * (math.log2(rounds) + 1)
     assert len(log.data_files("emission")) <= math.log2(rounds) + 1
+
+
+def test_twice_as_many_files_take_twice_the_steps_to_plan(log: OperatorLog) -> None:
+    few = steps_to_plan(log, batch=1, added=30)
+    assert steps_to_plan(log, batch=2, added=30) == pytest.approx(2 * few, rel=0.1)
+
+
+def steps_to_plan(log: OperatorLog, *, batch: int, added: int) -> int:
+    """How many instructions of Python it takes to plan a compaction after a batch of so many mixed and other files."""
+    committed = meta(log, batch)
+    mixed = {("state", 0): changes("a=1"), ("state", 1): changes("b=1"), ("emission", 0): rows("e")}
+    written = [mixed, *({part: table} for part, table in mixed.items())] * added
+    log.commit(committed, [file for each in written for file in files(log, meta(log, batch), each)])
+    steps = 0
+
+    def count(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal steps
+        frame.f_trace_opcodes = True
+        steps += event == "opcode"
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        planned = plan(log, meta(log, batch + 1, action="compaction"), Kept(slot=("key",)), held={0: 1, 1: 1})
+    finally:
+        sys.settrace(before)
+    assert sum(len(part.files) for part in planned) == 6 * added * batch
+    return steps
 
 
 def test_large_files_of_output_are_not_rewritten(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
