@@ -58,6 +58,10 @@ class CountingLake:
         self._objects[key] = data
         return "etag"
 
+    def put_unnamed(self, key: str, data: bytes) -> None:
+        """Write the object."""
+        self.put(key, data)
+
     def get(self, key: str) -> bytes | None:
         """Return the object's content."""
         self.requests["GET"] += 1

@@ -31,6 +31,7 @@ from tidegate.state.delta_log.attempt_files import Naming, delete_attempt, write
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
+    checkpoint_key,
     document_of,
     encoded,
     newest_version,
@@ -493,42 +494,51 @@ def test_of_many_writers_of_the_same_version_one_wins(log: OperatorLog) -> None:
             assert len(won) == 1
 
 
-def test_the_entry_is_on_disk_before_its_name_and_the_name_before_the_commit_counts(
-    log: OperatorLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps: list[str] = []
-    names = {log.place.folder / DELTA_LOG: "folder", log.place.folder / STAGING: "entry"}
+@pytest.fixture
+def steps(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The syncs of the log's folder and of what is written to it, and the names that are given there, in order."""
+    found: list[str] = []
+    names = {log.place.folder / DELTA_LOG: "folder", log.place.folder / STAGING: "content"}
 
     def recorded(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **named: Any) -> Any:
-            steps.append(name)
+            found.append(name)
             return real(*args, **named)
 
         return call
 
     def fsync(descriptor: int) -> None:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        steps.append(f"sync {names.get(path) or names.get(path.parent) or 'data'}")
+        found.append(f"sync {names.get(path) or names.get(path.parent) or 'data'}")
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "link", recorded("link", os.link))
+    monkeypatch.setattr(os, "link", recorded("name", os.link))
+    monkeypatch.setattr(os, "replace", recorded("name", os.replace))
+    return found
+
+
+def test_the_entry_is_on_disk_before_its_name_and_the_name_before_the_commit_counts(
+    log: OperatorLog, steps: list[str]
+) -> None:
     commit_rows(log, 1, {})
-    assert steps == ["sync entry", "link", "sync folder"]
+    assert steps == ["sync content", "name", "sync folder"]
+
+
+def test_a_checkpoint_is_on_disk_before_its_name_and_the_name_before_others_follow(
+    log: OperatorLog, steps: list[str]
+) -> None:
+    log.lake.put(checkpoint_key(1), b"checkpoint")
+    assert steps == ["sync content", "name", "sync folder"]
 
 
 def test_data_files_and_their_folders_are_on_disk_before_the_log_names_them(
     log: OperatorLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: set[Path] = set()
-
-    def noted(descriptor: int) -> None:
-        path = Path(f"/proc/self/fd/{descriptor}").readlink()
-        synced.add(path.parent if path.parent.name == STAGING else path)
-
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.add(Path(f"/proc/self/fd/{descriptor}").readlink()))
     file = a_file(log, "state", 5, rows("a"), batch=1, attempt="x")
     new = log.place.folder / file.path
-    assert {log.place.folder / STAGING, new.parent, new.parent.parent, log.place.folder} <= synced
+    assert {new, new.parent, new.parent.parent, log.place.folder} <= synced
 
 
 def test_a_name_that_cannot_be_made_durable_is_unavailable(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:

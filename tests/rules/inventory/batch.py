@@ -208,6 +208,7 @@ RULES = (
         tests=tests(
             "state/test_operator_log",
             "the_entry_is_on_disk_before_its_name_and_the_name_before_the_commit_counts",
+            "a_checkpoint_is_on_disk_before_its_name_and_the_name_before_others_follow",
             "a_name_that_cannot_be_made_durable_is_unavailable",
         ),
         removals=(deleted(),),

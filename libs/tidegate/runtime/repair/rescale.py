@@ -33,7 +33,7 @@ from tidegate.runtime.publishing import topics
 from tidegate.runtime.publishing.publication import Publication
 from tidegate.runtime.repair.logs import existing_log
 from tidegate.runtime.telemetry.batch_metrics import merge_partitions
-from tidegate.state.delta_log.attempt_files import Naming, Rows, delete_files, numbered, without_empty, write_file
+from tidegate.state.delta_log.attempt_files import Naming, delete_files, numbered, without_empty, write_file
 from tidegate.state.delta_log.data_files import DataFile, read_files
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.slots import live_rows
@@ -327,8 +327,8 @@ class _Mover:
     def _file(self, kind: str, partition: int, rows: pa.Table) -> DataFile:
         """Write the rows as rows of the rescale's batch to a file of their own."""
         moved = rows.drop_columns([name for name in PART_COLUMNS if name in rows.column_names])
-        given = numbered(Rows(kind, partition, moved), self._claim.batch, self._input)
-        return write_file(self._log.lake, self._naming, kind, partition, without_empty(given.table))
+        given = numbered([moved], self._claim.batch, self._input)
+        return write_file(self._log.lake, self._naming, kind, partition, without_empty(given))
 
     def replaced(self) -> list[DataFile]:
         """Return all parts of the files that have state; their other rows are written again, each as it is."""

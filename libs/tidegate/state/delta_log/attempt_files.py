@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -50,26 +50,31 @@ def write_rows(log: Lake, naming: Naming, rows: Sequence[Rows], *, topic: str | 
     kind and partition) and, unless it is None, `topic`. Columns of the log that a table lacks read as null. The files
     are no part of the log until a commit names them.
     """
-    given = [numbered(each, naming.batch, topic) for each in rows if each.table.num_rows]
+    given = [each for each in rows if each.table.num_rows]
     if is_partitioned(naming.log_format):
-        return tuple(write_file(log, naming, *each) for each in given)
+        return tuple(
+            write_file(log, naming, kind, partition, numbered([table], naming.batch, topic))
+            for kind, partition, table in given
+        )
     if not given:
         return ()
     number = min(each.partition for each in given)
-    return (_put(log, f"{MIXED_FOLDER}/{naming.batch:020d}-{naming.attempt}-{number}.parquet", naming, given),)
+    key = f"{MIXED_FOLDER}/{naming.batch:020d}-{naming.attempt}-{number}.parquet"
+    parts = [Part(kind, partition, table.num_rows) for kind, partition, table in given]
+    return (_put(log, key, naming, parts, numbered([each.table for each in given], naming.batch, topic)),)
 
 
-def numbered(rows: Rows, batch: int, topic: str | None) -> Rows:
-    """Return the rows with `batch`, `seq` (from 0) and, unless it is None, `topic`.
+def numbered(tables: Sequence[pa.Table], batch: int, topic: str | None) -> pa.Table:
+    """Return the rows of all tables with `batch`, `seq` (from 0 in each table) and, unless it is None, `topic`.
 
-    Rows that have a topic keep it.
+    Rows that have a topic keep it. A column that a table lacks has nulls there.
     """
-    count = rows.table.num_rows
-    added = {"batch": pa.repeat(pa.scalar(batch, pa.int64()), count), "seq": pa.array(np.arange(count, dtype=np.int64))}
+    rows = pa.concat_tables(tables, promote_options="default")
+    seq = np.concatenate([np.arange(table.num_rows) for table in tables])
+    added = {"batch": pa.repeat(pa.scalar(batch, pa.int64()), rows.num_rows), "seq": pa.array(seq)}
     if topic is not None:
-        added["topic"] = _topics(rows.table, topic)
-    columns = dict(zip(rows.table.column_names, rows.table.columns, strict=True)) | added
-    return rows._replace(table=pa.table(columns))
+        added["topic"] = _topics(rows, topic)
+    return pa.table(dict(zip(rows.column_names, rows.columns, strict=True)) | added)
 
 
 def _topics(rows: pa.Table, topic: str) -> pa.Array:
@@ -93,50 +98,37 @@ def write_file(log: Lake, naming: Naming, kind: str, partition: int, table: pa.T
     key = f"{MIXED_FOLDER}/{batch:020d}-{attempt}-{kind}.{partition}.{number}.parquet"
     if is_partitioned(naming.log_format):
         key = f"{partition_folder(kind, partition)}/{batch}-{attempt}-{number}.parquet"
-    return _put(log, key, naming, [Rows(kind, partition, table)])
+    return _put(log, key, naming, [Part(kind, partition, table.num_rows)], table)
 
 
-def _put(log: Lake, key: str, naming: Naming, rows: Sequence[Rows]) -> DataFile:
+def _put(log: Lake, key: str, naming: Naming, parts: Sequence[Part], table: pa.Table) -> DataFile:
+    """Write the rows, which are those of the parts one after the other, to one data file."""
     partitioned = is_partitioned(naming.log_format)
-    tables = [each.table if partitioned else _with_part(each) for each in rows]
-    content = as_parquet(_alike(tables))
-    log.put(key, content)
-    batches = [pc.min_max(table.column("batch") if table.num_rows else pa.array([naming.batch])) for table in tables]
+    content = as_parquet([table] if partitioned else _divided(table, parts))
+    log.put_unnamed(key, content)
+    batches = pc.min_max(table.column("batch") if table.num_rows else pa.array([naming.batch]))
     return DataFile(
         path=key,
-        parts=tuple(Part(each.kind, each.partition, each.table.num_rows) for each in rows),
+        parts=tuple(parts),
         partitioned=partitioned,
         size=len(content),
-        min_batch=min(each["min"].as_py() for each in batches),
-        max_batch=max(each["max"].as_py() for each in batches),
+        min_batch=batches["min"].as_py(),
+        max_batch=batches["max"].as_py(),
         written_ms=naming.clock,
     )
 
 
-def _with_part(rows: Rows) -> pa.Table:
-    """Return the rows with the columns that say whose they are."""
-    count = rows.table.num_rows
-    part = {
-        "kind": pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), [rows.kind]),
-        "partition": pa.repeat(pa.scalar(rows.partition, pa.int32()), count),
+def _divided(table: pa.Table, parts: Sequence[Part]) -> list[pa.Table]:
+    """Return the rows of each part, with the columns that say whose they are."""
+    counts = [part.rows for part in parts]
+    of_part = np.repeat(np.arange(len(parts), dtype=np.int32), counts)
+    kinds = pa.array([part.kind for part in parts])
+    whose = {
+        "kind": pa.DictionaryArray.from_arrays(of_part, kinds),
+        "partition": pa.array(np.array([part.partition for part in parts], np.int32)[of_part]),
     }
-    return pa.table(part | dict(zip(rows.table.column_names, rows.table.columns, strict=True)))
-
-
-def _alike(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Return the tables with the columns of all of them; a column that a table lacks has nulls there."""
-    if len(tables) == 1:
-        return list(tables)
-    schema = pa.unify_schemas([table.schema for table in tables], promote_options="default")
-    return [_widened(table, schema) for table in tables]
-
-
-def _widened(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    columns = [
-        table.column(field.name) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
+    rows = pa.table(whose | dict(zip(table.column_names, table.columns, strict=True)))
+    return [rows.slice(end - count, count) for end, count in zip(accumulate(counts), counts, strict=True)]
 
 
 def folders_of(log_format: int, partitions: Iterable[int]) -> list[str]:

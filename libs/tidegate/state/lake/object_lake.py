@@ -99,6 +99,10 @@ class ObjectLake:
         answer = self._ask(key, lambda store: obstore.put(store, path, data, use_multipart=in_pieces, chunk_size=PIECE))
         return _etag(answer["e_tag"])
 
+    def put_unnamed(self, key: str, data: bytes) -> None:
+        """Write the object; see `port.Lake`."""
+        self.put(key, data)
+
     def get(self, key: str) -> bytes | None:
         """Return the object's content; None if there is no such object."""
         return self._read(key, 0, None)

@@ -50,6 +50,13 @@ class Lake(Protocol):
         """Write or replace the object as a whole, durably; return its ETag. Only for keys that have one writer."""
         ...
 
+    def put_unnamed(self, key: str, data: bytes) -> None:
+        """Write the object as a whole, durably. For one that nothing names before the call returns, under a new key.
+
+        A loss of power during the call may leave a part of it under its key.
+        """
+        ...
+
     def get(self, key: str) -> bytes | None:
         """Return the object's content; None if there is no such object."""
         ...

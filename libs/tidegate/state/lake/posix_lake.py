@@ -1,7 +1,8 @@
 """A place of the lake that is a folder of a mounted file system.
 
 An object is written as a whole to a new file, synced to disk, and then linked or renamed to its name; the folder is
-synced before the call returns. So an object that anybody can see is complete, and survives a loss of power.
+synced before the call returns. So an object that anybody can see is complete, and survives a loss of power. Only what
+nothing names yet gets its name first: file and folder are then synced at the same time.
 """
 
 from __future__ import annotations
@@ -77,9 +78,20 @@ class PosixLake:
             with disk.staged(self._path(STAGING), data) as file:
                 written = _etag(file.stat())
                 file.replace(path)
-            # rule: data-files-synced
+            # rule: entry-synced
             disk.sync(path.parent)
         return written
+
+    def put_unnamed(self, key: str, data: bytes) -> None:
+        """Write the file durably; see `Lake.put_unnamed`."""
+        path = self._path(key)
+        with disk.disk_errors(path):
+            self._require_place()
+            disk.make_folder(path.parent, synced=True)
+            with disk.staged(self._path(STAGING), data, synced=False) as file:
+                file.replace(path)
+            # rule: data-files-synced
+            disk.sync_together(path, path.parent)
 
     def make_place(self) -> None:
         """Create the folder durably, unless it is there: a log begins."""

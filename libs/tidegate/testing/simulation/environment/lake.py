@@ -19,7 +19,6 @@ from pyarrow import fs
 from tidegate.contracts.batch_metadata import BatchMeta, after_document
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.log_schema import PART_COLUMNS, PARTITIONED_FORMAT
-from tidegate.contracts.naming import MIXED_FOLDER
 from tidegate.state import leases
 from tidegate.state.delta_log import log_entries
 from tidegate.state.delta_log.actions import Action, add, remove
@@ -67,6 +66,10 @@ class MemoryLake:
         written = _Object(data, f"{next(self.numbers)}", self.world.clock.now_ms())
         self.objects[self._url(key)] = written
         return written.etag
+
+    def put_unnamed(self, key: str, data: bytes) -> None:
+        """Write the object."""
+        self.put(key, data)
 
     def get(self, key: str) -> bytes | None:
         """Return the object's content; None if there is no such object."""
@@ -244,19 +247,25 @@ class FaultyLake:
         return self._plain.put_if_absent(key, data)
 
     def put(self, key: str, data: bytes) -> str:
-        """Write or replace the object, unless the lake is full, or a lease gets lost."""
-        lease, data_file = key.startswith(leases.FOLDER), key.startswith(("kind=", MIXED_FOLDER))
-        if lease or data_file:
-            self._world.step("before a lease" if lease else "before a data file")
-        if (lease and self._world.chance.happens("lost_lease")) or (
-            data_file and self._world.chance.happens("disk_full")
-        ):
+        """Write or replace the object, unless a lease gets lost."""
+        lease = key.startswith(leases.FOLDER)
+        if lease:
+            self._world.step("before a lease")
+        if lease and self._world.chance.happens("lost_lease"):
             raise Unavailable("the lake failed", value=self.place / key)
         self._lake.require_mounted(self._plain)
         etag = self._plain.put(key, data)
         if lease:
             self._world.step("after a lease")
         return etag
+
+    def put_unnamed(self, key: str, data: bytes) -> None:
+        """Write a data file, unless the lake is full."""
+        self._world.step("before a data file")
+        if self._world.chance.happens("disk_full"):
+            raise Unavailable("the lake failed", value=self.place / key)
+        self._lake.require_mounted(self._plain)
+        self._plain.put_unnamed(key, data)
 
     def get(self, key: str) -> bytes | None:
         """Return the object's content; None if there is no such object."""
