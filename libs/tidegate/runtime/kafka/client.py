@@ -290,6 +290,13 @@ def _api_versions() -> Any:
     return ApiVersionsRequest(client_software_name="tidegate", client_software_version="1")
 
 
+def _result(task: Any) -> Any:
+    """Return what the task of the event loop has returned. Raise what it has raised."""
+    if task.exception is not None:
+        raise task.exception
+    return task.result
+
+
 class _Connections(KafkaConnectionManager):  # type: ignore[misc]
     """kafka-python's connections, which also read the data that arrives just before a connection ends.
 
@@ -342,12 +349,11 @@ class _Network:
     def send_all(self, requests: Sequence[tuple[Any, int | None]], deadline: Deadline) -> list[Any]:
         """Send all requests at once; return responses and errors in order."""
         self._loop.poll(timeout_ms=0)  # notices connections that brokers have closed since the last request
-
-        async def gather() -> list[Any]:
-            running = [self._manager.call_soon(self._answer, request, node, deadline) for request, node in requests]
-            return [await answer for answer in running]
-
-        return list(self._loop.run(gather))
+        # the loop's `run` would wake itself for each request, as if another thread drove it, which takes longer
+        tasks = [self._loop.call_soon(self._answer(request, node, deadline)) for request, node in requests]
+        while not all(task.is_done for task in tasks):
+            self._loop.poll()
+        return [_result(task) for task in tasks]
 
     def first_answers(
         self, requests: Mapping[int, Any], deadline: Deadline, interrupted: Callable[[], bool]
