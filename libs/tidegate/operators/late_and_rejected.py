@@ -21,7 +21,7 @@ from tidegate.kernels.columns import record_columns
 from tidegate.kernels.compiled import inlined
 from tidegate.kernels.payloads import LENGTHS, FlatRecords, Payloads, flat_records, frozen
 from tidegate.operators.json_values import event_timestamps, numbers
-from tidegate.operators.result_tables import LATE_AND_REJECTED, dictionary_column
+from tidegate.operators.result_tables import LATE_AND_REJECTED, NONE_REFUSED, dictionary_column
 
 ACCEPTED, LATE, NULL_KEY, NULL_VALUE, NEGATIVE_TIMESTAMP, OUT_OF_RANGE, TOO_FAR_AHEAD, UNDECODABLE = range(8)
 """Why a record is late or rejected. Codes from UNDECODABLE on say why it has no timestamp."""
@@ -164,7 +164,7 @@ def late(payloads: Payloads, batch: FlatRecords, unaccepted: Unaccepted, max_lat
     count = unaccepted.numbers[COUNT]
     chosen = np.flatnonzero(unaccepted.code[:count] == LATE)
     if len(chosen) == 0:
-        return LATE_AND_REJECTED.empty_table()
+        return NONE_REFUSED
     rows, stream_time = unaccepted.row[chosen], unaccepted.stream_time[chosen]
     behind = stream_time - batch.timestamp[rows]
     causes = dictionary_column(behind < 0, pa.array([cause, cause + AHEAD]))
@@ -180,7 +180,7 @@ def rejected(payloads: Payloads, batch: FlatRecords, unaccepted: Unaccepted, new
     count = unaccepted.numbers[COUNT]
     chosen = np.flatnonzero(unaccepted.code[:count] != LATE)
     if len(chosen) == 0:
-        return LATE_AND_REJECTED.empty_table()
+        return NONE_REFUSED
     codes = unaccepted.code[chosen]
     bound = np.where(codes == OUT_OF_RANGE, MAX_TIME, newest)
     bound = pa.array(bound, mask=(codes != OUT_OF_RANGE) & (codes != TOO_FAR_AHEAD))

@@ -22,6 +22,10 @@ _OPS = pa.array(["put", "delete"])
 EMISSIONS = pa.schema(_RECORD | {"cause": _CAUSE})
 LATE_AND_REJECTED = pa.schema(_RECORD | {"cause": _CAUSE, "lateness": pa.int64(), "bound": pa.int64()})
 
+# made once: most batches have such tables, and Arrow takes longer to make one than to fill a small one
+NO_EMISSIONS = EMISSIONS.empty_table()
+NONE_REFUSED = LATE_AND_REJECTED.empty_table()
+
 
 def changes_schema(columns: Iterable[pa.Field] = ()) -> pa.Schema:
     """Return the schema of a changelog: the common columns, then the operator's own `columns`."""

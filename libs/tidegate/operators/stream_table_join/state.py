@@ -245,7 +245,7 @@ class StreamTableJoinState:
         due = self.stream_time - self._rules.grace
         return StepResult(
             emissions=emissions,
-            late=result_tables.LATE_AND_REJECTED.empty_table(),
+            late=result_tables.NONE_REFUSED,
             rejected=rejected,
             changes=self._keys.with_record_keys(changes),
             undo=self._keys.with_record_keys(undo),
@@ -278,7 +278,7 @@ class StreamTableJoinState:
 
     def _emissions(self, batch: FlatRecords, outcome: kernel.Outcome) -> pa.Table:
         if outcome.tally[kernel.EMITTED] == 0:
-            return self._keys.with_record_keys(tables.EMISSIONS.empty_table())
+            return self._keys.with_record_keys(tables.NO_EMISSIONS)
         if self._table is None:
             raise AssertionError("records were joined before a table was read")
         # rule: windows-looked-up-plain/lookup

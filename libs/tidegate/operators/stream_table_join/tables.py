@@ -26,8 +26,10 @@ SLOT = pa.field("slot", pa.int64())
 """In rows that undo a batch: the slot of the record, so that no index of all held slots is needed to find it."""
 
 EMISSIONS = result_tables.EMISSIONS.append(VALID_FROM)
+NO_EMISSIONS = EMISSIONS.empty_table()
 CHANGES = changes_schema([ARRIVED])
 UNDO = CHANGES.append(SLOT)
+_NO_CHANGES, _NO_UNDO = CHANGES.empty_table(), UNDO.empty_table()
 
 Columns = TypeVar("Columns", Located, step.Found, LookupScratch)
 
@@ -117,7 +119,7 @@ def _null_if_none(lengths: Array) -> Array:
 def changes(state: step.State, batch: FlatRecords, slots: Array) -> pa.Table:
     """Return the changelog of the slots: full `put` rows for held ones, otherwise `delete` rows with their identity."""
     if len(slots) == 0:
-        return CHANGES.empty_table()
+        return _NO_CHANGES
     gone = state.time.position[slots] == NOT_HELD
     rows = state.row[slots].astype(np.int64)
     sources = np.where(gone | (rows <= 0), ~slots.astype(np.int64), rows - 1)
@@ -137,7 +139,7 @@ def undo(state: step.State, batch: FlatRecords, slots: Array, keys: pa.ChunkedAr
     changes, it only leaves, and it stays intact until the batch is settled. `keys`: the keys of the slots.
     """
     if len(slots) == 0:
-        return UNDO.empty_table()
+        return _NO_UNDO
     slots = slots.astype(np.int64)
     opened = state.payloads.block[slots] == 0
     return pa.table(

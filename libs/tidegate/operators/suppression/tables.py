@@ -9,12 +9,13 @@ from tidegate.contracts.operator import Array
 from tidegate.kernels.columns import record_columns
 from tidegate.kernels.payloads import FlatRecords
 from tidegate.kernels.time_buffer import NOT_HELD
-from tidegate.operators.result_tables import EMISSIONS, changes_schema, dictionary_column, ops
+from tidegate.operators.result_tables import EMISSIONS, NO_EMISSIONS, changes_schema, dictionary_column, ops
 from tidegate.operators.suppression import step
 
 PLACE_COLUMNS = (pa.field("place", pa.int64()), pa.field("arrival", pa.int64()))
 
 CHANGES = changes_schema(PLACE_COLUMNS)
+_NO_CHANGES = CHANGES.empty_table()
 _CAUSES = pa.array(step.CAUSES)
 
 
@@ -22,7 +23,7 @@ def emissions(state: step.State, batch: FlatRecords, outcome: step.Outcome) -> p
     """Return the emissions in order, with their causes."""
     count = outcome.tally[step.EMITTED]
     if count == 0:
-        return EMISSIONS.empty_table()
+        return NO_EMISSIONS
     rows = record_columns(state.payloads, batch, outcome.emitted[:count])
     return pa.table(rows | {"cause": dictionary_column(outcome.cause[:count], _CAUSES)}, EMISSIONS)
 
@@ -30,7 +31,7 @@ def emissions(state: step.State, batch: FlatRecords, outcome: step.Outcome) -> p
 def changes(state: step.State, batch: FlatRecords, slots: Array) -> pa.Table:
     """Return the changelog of the slots: `put` with all columns for held ones, `delete` with the key for the others."""
     if len(slots) == 0:
-        return CHANGES.empty_table()
+        return _NO_CHANGES
     position = state.time.position[slots]
     gone = position == NOT_HELD
     rows = state.row[slots].astype(np.int64)
@@ -53,7 +54,7 @@ def undo(
     settled, and a `delete` for the others. `changed`: indexes into the touched slots. `keys`: the keys of these slots.
     """
     if len(changed) == 0:
-        return CHANGES.empty_table()
+        return _NO_CHANGES
     slots = outcome.touched[changed].astype(np.int64)
     opened = state.payloads.block[slots] == 0
     sources = np.where(opened, state.row[slots] - 1, ~slots)

@@ -30,7 +30,7 @@ from tidegate.kernels.touched import STORED, net_changes
 from tidegate.kernels.version_chains import READABLE_FROM, TIMELESS, LookupScratch, Versions
 from tidegate.operators import late_and_rejected
 from tidegate.operators.keys import keys_of
-from tidegate.operators.result_tables import EMISSIONS
+from tidegate.operators.result_tables import NO_EMISSIONS
 from tidegate.operators.shell import Header, Shell, deletions, run
 from tidegate.operators.table_history import measures, tables
 from tidegate.operators.table_history import step as kernel
@@ -310,7 +310,7 @@ class TableHistoryState:
         rejected = late_and_rejected.rejected(stored, own, unaccepted, newest)
         self._settle(outcome)
         return StepResult(
-            emissions=EMISSIONS.empty_table(),
+            emissions=NO_EMISSIONS,
             late=late,
             rejected=rejected,
             changes=self._keys.with_record_keys(changes),

@@ -14,13 +14,14 @@ from tidegate.operators.result_tables import changes_schema, ops
 from tidegate.operators.table_history import step
 
 CHANGES = changes_schema()
+_NO_CHANGES = CHANGES.empty_table()
 NO_BATCH = flat_records(Records.from_rows([]))
 
 
 def changes(state: step.State, batch: FlatRecords, versions: Array) -> pa.Table:
     """Return the changelog of the versions: full `put` rows; for those gone, `delete` rows with key and timestamp."""
     if len(versions) == 0:
-        return CHANGES.empty_table()
+        return _NO_CHANGES
     stored = state.versions.payloads
     gone = state.status[versions] == REMOVED
     columns = record_columns(stored, batch, ~versions.astype(np.int64), only_key=gone)
@@ -35,7 +36,7 @@ def undo(state: step.State, outcome: step.Outcome, changed: Array, keys: pa.Chun
     touched versions. `keys`: the keys of these versions.
     """
     if len(changed) == 0:
-        return CHANGES.empty_table()
+        return _NO_CHANGES
     stored, old, versions = state.versions.payloads, outcome.replaced, outcome.touched[changed].astype(np.int64)
     located = Located(*(np.empty(len(changed), np.int64) for _ in Located._fields))
     locate(stored, NO_BATCH, ~versions, located)

@@ -179,6 +179,9 @@ def emissions_for(output: Output, emissions: pa.Table) -> tuple[int, pa.Table]:
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Yield the rows in pieces of at most PIECE_BYTES (at least one row), each with the index of its first row."""
+    if rows.num_rows and rows.nbytes <= PIECE_BYTES:  # nearly always, and this is quick
+        yield 0, rows
+        return
     sizes = np.zeros(rows.num_rows, np.int64)
     for name in ("key", "value", "headers"):
         sizes += pc.fill_null(pc.binary_length(rows[name]), 0).to_numpy()

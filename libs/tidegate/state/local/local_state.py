@@ -272,7 +272,9 @@ class LocalState:
         return self.folder / f"generation-{number}{'.new' if new else ''}"
 
     def _generations(self) -> list[tuple[int, Path]]:
-        return [(int(path.stem.partition("-")[2]), path) for path in self.folder.glob("generation-*")]
+        names = os.listdir(self.folder)  # noqa: PTH208 (a Path for each would cost more than the call)
+        found = [name for name in names if name.startswith("generation-")]
+        return [(int(name.partition("-")[2].partition(".")[0]), self.folder / name) for name in found]
 
     def _remove_generations_but(self, kept: int) -> None:
         for number, path in self._generations():

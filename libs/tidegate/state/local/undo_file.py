@@ -6,6 +6,7 @@ its pages are in the page cache, and a reboot only if it was synced together wit
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,8 +22,8 @@ def write(path: Path, rows: pa.Table, attempt: Commit) -> None:
     The file is overwritten in place because reusing its pages costs less than allocating new ones.
     """
     named = rows.replace_schema_metadata({_ATTEMPT: _name(attempt)})
-    path.touch()
-    with path.open("r+b", buffering=0) as file, pa.ipc.new_stream(pa.PythonFile(file, "w"), named.schema) as stream:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with os.fdopen(descriptor, "wb") as file, pa.ipc.new_stream(pa.PythonFile(file, "w"), named.schema) as stream:
         stream.write_table(named)
 
 

@@ -31,7 +31,9 @@ SLOT = ("key", "window_start", "window_end")
 
 _BOUNDS = (pa.field("window_start", pa.int64()), pa.field("window_end", pa.int64()))
 EMISSIONS = pa.schema([*RECORD_EMISSIONS, *_BOUNDS])
+NO_EMISSIONS = EMISSIONS.empty_table()
 CHANGES = changes_schema([*_BOUNDS, *WINDOW_COLUMNS])
+_NO_CHANGES = CHANGES.empty_table()
 
 NO_BATCH = flat_records(Records.from_rows([]))
 _CAUSES = pa.array(step.CAUSES)
@@ -41,7 +43,7 @@ def emissions(state: State, batch: FlatRecords, outcome: Outcome, writing: Writi
     """Return the results in order, with their causes; a null value takes a result back."""
     count = outcome.tally[step.EMITTED_COUNT]
     if count == 0:
-        return EMISSIONS.empty_table()
+        return NO_EMISSIONS
     slots, causes = outcome.slot[:count], outcome.cause[:count]
     found = writing.results(outcome.words[: count * width(writing.plan)].reshape(count, -1))
     taken_back = pa.array(causes == MERGED)
@@ -74,7 +76,7 @@ def _bound(stream_time: Array, rules: Rules) -> Array:
 def changes(state: State, batch: FlatRecords, slots: Array, writing: Writing) -> pa.Table:
     """Return the changelog of the windows: `put` with all columns if held, `delete` with key and bounds if not."""
     if len(slots) == 0:
-        return CHANGES.empty_table()
+        return _NO_CHANGES
     slots = slots.astype(np.int64)
     gone = state.windows.status[slots] == REMOVED
     held = state.words.whole.reshape(-1, width(writing.plan))[slots]
@@ -100,7 +102,7 @@ def undo(state: State, outcome: Outcome, changed: Array, plan: Plan) -> pa.Table
     of one that was removed before it.
     """
     if len(changed) == 0:
-        return CHANGES.empty_table()
+        return _NO_CHANGES
     changed, before = changed[::-1], outcome.before
     slots = outcome.touched[changed].astype(np.int64)
     opened = state.windows.status[slots] == OPENED

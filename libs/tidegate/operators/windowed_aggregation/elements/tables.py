@@ -11,7 +11,7 @@ from tidegate.kernels.columns import record_columns
 from tidegate.kernels.payloads import flat_records
 from tidegate.kernels.touched import CHANGED, OPENED, REMOVED
 from tidegate.operators.result_tables import changes_schema, dictionary_column, ops
-from tidegate.operators.windowed_aggregation.batch_results.tables import EMISSIONS
+from tidegate.operators.windowed_aggregation.batch_results.tables import EMISSIONS, NO_EMISSIONS
 from tidegate.operators.windowed_aggregation.elements.recording import (
     CAUSES,
     WINDOW,
@@ -40,6 +40,7 @@ SLOT = ("key", "window_start", "window_end", "arrival")
 
 _BOUNDS = (pa.field("window_start", pa.int64()), pa.field("window_end", pa.int64()))
 CHANGES = changes_schema([*_BOUNDS, *COLUMNS])
+_NO_CHANGES = CHANGES.empty_table()
 
 _CAUSES = pa.array(CAUSES)
 _NO_BATCH = flat_records(Records.from_rows([]))
@@ -54,7 +55,7 @@ def emissions(state: State, outcome: Outcome, values: pa.ChunkedArray) -> pa.Tab
     """Return the results in order, with their values and causes."""
     count = outcome.tally[EMITTED_COUNT]
     if count == 0:
-        return EMISSIONS.empty_table()
+        return NO_EMISSIONS
     slots = outcome.slot[:count]
     return pa.table(
         record_columns(state.windows.versions.payloads, _NO_BATCH, ~slots)
@@ -110,7 +111,7 @@ def undo(state: State, outcome: Outcome, changed: Array, elements: Array, rules:
 
 
 def _together(*tables: pa.Table) -> pa.Table:
-    return pa.concat_tables([table for table in tables if table.num_rows] or [CHANGES.empty_table()])
+    return pa.concat_tables([table for table in tables if table.num_rows] or [_NO_CHANGES])
 
 
 def _moved(state: State, before: Before, changed: Array, windows: Array) -> Array:
