@@ -1,7 +1,8 @@
 """The speed of codecs on one core: bytes of 200,000 values to typed columns, and columns to bytes.
 
 Avro has four fields, all of them wanted: a string of 4 bytes, a double, a long that may be null, a string of 40 bytes.
-JSON has 120 bytes and six members, three of them wanted. Times are CPU seconds, because all work is in one thread.
+Protobuf has the same fields, of which the long is optional. JSON has 120 bytes and six members, three of them wanted.
+Times are CPU seconds, because all work is in one thread.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+from google.protobuf.message_factory import GetMessageClass
 
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.json_columns import JsonDecoder
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder, PrimitiveEncoder
+from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
+from tidegate.kernels.codecs.protobuf.schemas import message_of, read_schema
 from tidegate.kernels.columns import binary_parts
 
 RECORDS = 200_000
@@ -32,16 +36,23 @@ SCHEMA = {
         {"name": "note", "type": "string"},
     ],
 }
+PROTO = """
+syntax = "proto3";
+message Payment { string user = 1; double amount = 2; optional int64 count = 3; string note = 4; }
+"""
 TEXT = orjson.dumps(SCHEMA).decode()
 COLUMNS = pa.schema({"user": pa.string(), "amount": pa.float64(), "count": pa.int64(), "note": pa.string()})
 
 
 class _Known:
-    """The schema, under every number."""
+    """One schema, under every number."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def schema(self, number: int) -> str | None:
         """Return the schema's text."""
-        return TEXT
+        return self._text
 
 
 def measure(say: Any) -> dict[str, float]:
@@ -50,12 +61,16 @@ def measure(say: Any) -> dict[str, float]:
     writer, numbers = AvroEncoder(COLUMNS, TEXT, 17), PrimitiveEncoder("int64")
     counts = pa.record_batch([rows.column("count").fill_null(0)], ["value"])
     avro, longs = binary_parts(writer.encode(rows).values), binary_parts(numbers.encode(counts).values)
-    reader, long_reader = AvroDecoder(TEXT, COLUMNS.names, _Known()), PrimitiveDecoder("int64", "value")
+    reader, long_reader = AvroDecoder(TEXT, COLUMNS.names, _Known(TEXT)), PrimitiveDecoder("int64", "value")
+    messages = ProtobufDecoder(PROTO, "Payment", COLUMNS.names, _Known(PROTO))
+    protobuf = binary_parts(_protobuf(rows))
     json_reader, json = JsonDecoder(COLUMNS.remove(3)), binary_parts(_json(rows))
+    assert messages.columns(*protobuf).columns == reader.columns(*avro).columns == rows.columns
     assert not reader.columns(*avro).code.any() and not json_reader.columns(*json).code.any()
     return {
         "avro_read_per_s": _speed(lambda: reader.columns(*avro)),
         "avro_written_per_s": _speed(lambda: writer.encode(rows)),
+        "protobuf_read_per_s": _speed(lambda: messages.columns(*protobuf)),
         "json_read_per_s": _speed(lambda: json_reader.columns(*json)),
         "int64_read_per_s": _speed(lambda: long_reader.columns(*longs)),
         "int64_written_per_s": _speed(lambda: numbers.encode(counts)),
@@ -73,6 +88,12 @@ def _rows() -> pa.RecordBatch:
         ],
         COLUMNS,
     )
+
+
+def _protobuf(rows: pa.RecordBatch) -> pa.Array:
+    made = GetMessageClass(message_of(read_schema(PROTO), "Payment"))
+    values = [b"\0\0\0\0\x11\0" + made(**row).SerializeToString() for row in rows.to_pylist()]
+    return pa.array(values, pa.binary())
 
 
 def _json(rows: pa.RecordBatch) -> pa.Array:

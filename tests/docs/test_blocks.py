@@ -28,6 +28,7 @@ RUN = {
     "docs/how-to/migrate-from-kafka-streams.md": ("tests/docs/test_how_tos.py", {"python", "yaml", "sh"}),
     "docs/how-to/monitoring.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
     "docs/how-to/plan-and-apply.md": ("tests/docs/test_how_tos.py", {"yaml", "sh"}),
+    "docs/how-to/protobuf.md": ("tests/application/test_how_to_protobuf.py", {"json", "proto", "python"}),
     "docs/how-to/refused-records.md": ("tests/docs/test_how_tos.py", {"yaml", "sh", "python"}),
     "docs/how-to/spark-streams.md": ("tests/runtime/stream/test_how_to.py", {"python"}),
     "docs/how-to/windows.md": ("tests/docs/test_how_tos.py", {"yaml", "sh", "python"}),

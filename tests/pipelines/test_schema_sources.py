@@ -6,9 +6,8 @@ import json
 import pickle
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from tests.pipelines.registry import Handler, served
 from tests.pipelines.test_avro_values import FLIGHT, SUPPRESSED, avro, flight
 from tests.pipelines.test_rules import pipeline, problems
 from tidegate.contracts.errors import Unavailable, UserError
@@ -35,48 +35,35 @@ LOGIN = "Basic YW5uOnNlY3JldA=="
 """That of ann, whose password is secret."""
 
 
-class Registry(BaseHTTPRequestHandler):
-    """A registry's answers to GET /schemas/ids/NUMBER: the schema of 17, and to nobody but ann that of 20."""
+class Registry(Handler):
+    """The schema of 17, and to nobody but ann that of 20; 21 fails."""
 
     asked: list[str]
+    schemas: ClassVar = {"17": {"schema": TEXT}}
 
     def do_GET(self) -> None:
         self.asked.append(self.path)
         match self.path.partition("?")[0].removeprefix("/schemas/ids/"):
-            case "17" | "17/versions":
-                self._answer(200, {"schema": TEXT})
             case "20" if self.headers.get("Authorization") == LOGIN:
-                self._answer(200, {"schema": TEXT})
+                self.answer(200, {"schema": TEXT})
             case "20":
-                self._answer(401, {"error_code": 401, "message": "Unauthorized"})
+                self.answer(401, {"error_code": 401, "message": "Unauthorized"})
             case "21":
-                self._answer(500, {"error_code": 50001, "message": "Error in the backend"})
+                self.answer(500, {"error_code": 50001, "message": "Error in the backend"})
             case _:
-                self._answer(404, {"error_code": 40403, "message": "Schema not found"})
+                super().do_GET()
 
     def do_POST(self) -> None:
         """Say that the subject has the schema, as version 1."""
         self.rfile.read(int(self.headers["Content-Length"]))
-        self._answer(200, {"subject": "departures-value", "id": 17, "version": 1, "schema": TEXT})
-
-    def _answer(self, status: int, body: dict[str, object]) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-        self.end_headers()
-        self.wfile.write(json.dumps(body).encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        self.answer(200, {"subject": "departures-value", "id": 17, "version": 1, "schema": TEXT})
 
 
 @pytest.fixture
 def registry() -> Iterator[str]:
     Registry.asked = []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with served(Registry) as url:
+        yield url
 
 
 def test_a_folder_has_a_file_for_each_schema(tmp_path: Path) -> None:

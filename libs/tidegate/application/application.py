@@ -12,7 +12,7 @@ import yaml
 from tidegate.application.definitions.chains import Definitions
 from tidegate.application.definitions.definition import Definition
 from tidegate.application.display import table_html
-from tidegate.application.formats import Format, TimestampIn, TimeWindowedKeys
+from tidegate.application.formats import Format, TimestampIn, TimeWindowedKeys, registered
 from tidegate.application.options import (
     Duration,
     Fault,
@@ -241,7 +241,10 @@ class Application:
         table = Definition.begun(called, ".table", caller(), options)
         self._definitions.add(table)
         return Table(
-            table, self._definitions, value.fields if isinstance(value, Format) and value.name == "json" else None
+            table,
+            self._definitions,
+            fields=value.fields if isinstance(value, Format) and value.name == "json" else None,
+            value=registered(value) if isinstance(value, Format) and value.is_registered else None,
         )
 
     # ---- what is checked
@@ -428,13 +431,14 @@ _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 def _key_shown_as(form: Format) -> Any:
     """Return the format in which views show keys; None for those that they show as bytes."""
-    if form.name == "avro" and not faults_in(form.fields):
-        return Unusable(Fault(form.name, "keys are not read as Avro", "leave it out; keys are bytes then"))
+    if form.is_registered and not faults_in(form.fields):
+        cause = f"keys are not read as {form.name.title()}"
+        return Unusable(Fault(form.name, cause, "leave it out; keys are bytes then"))
     return _shown_as(form)
 
 
 def _shown_as(form: Format) -> Any:
-    """Return the format in which views show keys or values; None for numbers and Avro, which they show as bytes."""
+    """Return the format in which views show keys or values; None for others, which they show as bytes."""
     faults = faults_in(form.fields)
     if faults:
         return Unusable(faults[0])
@@ -454,12 +458,12 @@ def _types(key: Format | None, value: Format | None, time: str | None) -> dict[s
     found: dict[str, Any] = {"time": time} if time == "records" else {}
     if isinstance(key, Format) and key.name not in ("bytes", "json"):
         found["key"] = key.name
-    if isinstance(value, Format) and value.name not in ("bytes", "json", "avro"):
+    if isinstance(value, Format) and value.name not in ("bytes", "json") and not value.is_registered:
         found["value"] = value.name
     if isinstance(value, Format) and value.name == "json" and value.fields is not None:
         found["value"] = {"json": as_yaml(value.fields)}
-    if isinstance(value, Format) and value.name == "avro":
-        found["value"] = {"avro": as_yaml({**value.fields, "number": None})}  # that is for what is written
+    if isinstance(value, Format) and value.is_registered:
+        found["value"] = registered(value)
     return found
 
 

@@ -15,6 +15,7 @@ from tidegate.application.options import (
     Fault,
     FunctionName,
     Unusable,
+    as_yaml,
     faults_in,
     function_name,
     option_of,
@@ -37,12 +38,17 @@ Fields: TypeAlias = "Mapping[str, Any] | type"
 class Format:
     """A format of keys or values. Views show them in it; filters and other expressions read them by it.
 
-    `fields`: those of JSON objects that expressions may read, or what describes Avro. An operator without such steps
-    sees bytes.
+    `fields`: those of JSON objects that expressions may read, or what describes Avro or Protobuf. An operator without
+    such steps sees bytes.
     """
 
-    name: Primitive | Literal["json", "avro"]
+    name: Primitive | Literal["json", "avro", "protobuf"]
     fields: Any = field(default=None, hash=False)
+
+    @property
+    def is_registered(self) -> bool:
+        """Return whether values name their schemas in a registry."""
+        return self.name in ("avro", "protobuf")
 
 
 def bytes_() -> Format:
@@ -95,14 +101,47 @@ def avro(
     the extra `avro`, and for a registry `schema-registry`.
     """
     folder = caller().folder
-    remedy = "name a folder, or a registry's URL"
-    place = optional(schemas, (str, Path), lambda each: _place(folder, each), remedy)
     found = {
         "schema": _schema(folder, schema),
-        "schemas": place,
+        "schemas": optional(schemas, (str, Path), lambda each: _place(folder, each), _PLACE),
         "number": optional(number, int, int, "name the number of the schema in the registry"),
     }
     return Format("avro", {name: value for name, value in found.items() if value is not None})
+
+
+def protobuf(message: str, *, schema: str | Path, schemas: str | Path) -> Format:
+    """Return the format of Protobuf in the wire format of a schema registry; steps of a pipeline read the fields.
+
+    `message`: the full name of the message type to read, such as `weather.Report`. `schema`: the path of the `.proto`
+    file that has it, or its text. `schemas`: where the schemas of writers are: as for `avro`, with `17.proto` for the
+    schema of number 17 in a folder. Values of another message type, and those whose fields have types that cannot be
+    read as those of `schema`, are rejected rows. Views show bytes. It needs the extra `protobuf`, and for a registry
+    `schema-registry`.
+    """
+    folder, remedy = caller().folder, 'name a message type, such as "weather.Report"'
+    found = {
+        "schema": option_of(schema, (str, Path), lambda each: _proto(folder, each), "name a .proto file"),
+        "message": option_of(message, str, str, remedy),
+        "schemas": option_of(schemas, (str, Path), lambda each: _place(folder, each), _PLACE),
+    }
+    return Format("protobuf", found)
+
+
+_PLACE = "name a folder, or a registry's URL"
+
+
+def _proto(folder: Path, schema: str | Path) -> Any:
+    if isinstance(schema, str) and not schema.endswith(".proto"):
+        return schema
+    try:
+        return (folder / schema).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        return Unusable(Fault(str(schema), f"not a file with a schema: {error}", "name a .proto file"))
+
+
+def registered(form: Format) -> dict[str, Any]:
+    """Return the type of values that are read by their schemas, as a configuration file has it."""
+    return {form.name: as_yaml({**form.fields, "number": None})}  # the number is for what is written
 
 
 def _place(folder: Path, schemas: str | Path) -> str:
@@ -143,6 +182,8 @@ def _written(form: Format) -> Any:
         return Unusable(Fault(form.name, "values are JSON already", "leave value out"))
     if form.name == "avro":
         return {"avro": {name: value for name, value in form.fields.items() if name != "schemas"}}
+    if form.name == "protobuf":
+        return Unusable(Fault(form.name, "results are not written as Protobuf", "write Avro, or leave value out"))
     return form.name
 
 

@@ -102,9 +102,14 @@ class Startable(Value):
 
 @dataclass(frozen=True)
 class Table(Startable):
-    """A table, which streams can be joined with. `fields`: those of its values, if they are known."""
+    """A table, which streams can be joined with.
+
+    `fields`: those of its values, if they are JSON and known. `value`: the type of its values, if they are Avro or
+    Protobuf.
+    """
 
     fields: Mapping[str, Any] | None = field(default=None, compare=False)
+    value: Mapping[str, Any] | None = field(default=None, compare=False)
 
     others: ClassVar[Mapping[str, str]] = {
         "join": "join a stream with it: app.stream(TOPIC, name=...).join(table, how=...)",
@@ -375,7 +380,7 @@ class Source(Value, Generic[Results]):
             "emits": optional(emits, object, known_fields, _FIELDS),
         }
         if emits is None and joiner is None and isinstance(table, Table):
-            options["emits"] = table.fields
+            options |= {"emits": table.fields, "table_value": table.value}
         return self._grown(".join", options, (), name)
 
     @overload

@@ -16,6 +16,7 @@ _EXTRAS = {
     "fastavro": "avro",
     "google_crc32c": "kafka",
     "httpx2": "schema-registry",
+    "grpc_tools": "protobuf",
     "hypothesis": "testing",
     "jinja2": "console",
     "kafka": "kafka",

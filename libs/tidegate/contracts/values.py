@@ -48,6 +48,18 @@ class Avro(NamedTuple):
     schemas: str
 
 
+class Protobuf(NamedTuple):
+    """Protobuf values in the wire format of a schema registry.
+
+    `schema`: the text of the reader's `.proto` file; `message`: the full name of the message type that is read there;
+    `schemas`: the folder or the registry that has the schemas of writers.
+    """
+
+    schema: str
+    message: str
+    schemas: str
+
+
 class AvroOutput(NamedTuple):
     """How values are written as Avro: the schema, as JSON, and the number under which a registry has it."""
 
@@ -60,13 +72,14 @@ class Values(NamedTuple):
 
     `form`: a primitive, which is the column `value`; `object`, JSON objects with the fields of `schema`; `single`, a
     bare JSON value, which is the only column of `schema`; `joined`, objects of `stream` and `table`: the last column of
-    `schema` is the table's value, the others are the fields of the stream's; `avro`, records with the fields of
-    `schema`, as `avro` says.
+    `schema` is the table's value, the others are the fields of the stream's, and `sides` says how both are written;
+    `avro` and `protobuf`, records with the fields of `schema`, as `registered` says.
     """
 
-    form: Primitive | Literal["object", "single", "joined", "avro"]
+    form: Primitive | Literal["object", "single", "joined", "avro", "protobuf"]
     schema: pa.Schema
-    avro: Avro | None = None
+    registered: Avro | Protobuf | None = None
+    sides: tuple[Values, Values] | None = None
 
     @classmethod
     def of_bytes(cls) -> Values:
@@ -82,6 +95,11 @@ class Values(NamedTuple):
     def of_fields(cls, schema: pa.Schema) -> Values:
         """Return values that are JSON objects with these fields."""
         return cls("object", schema)
+
+    @property
+    def has_fields(self) -> bool:
+        """Return whether each value is a record of named fields."""
+        return self.form in ("object", "avro", "protobuf")
 
     def type_of(self, path: Sequence[str]) -> pa.DataType | None:
         """Return the type of the field to which these names lead; None if values are no objects with such a field."""

@@ -69,7 +69,7 @@ class Column:
 
 def col(path: str) -> Column:
     """Return the column of that name; `weather.gust` is the field `gust` in the column `weather`."""
-    return Column(".".join(_quoted(name) for name in path.split(".")))
+    return Column(".".join(quoted(name) for name in path.split(".")))
 
 
 def literal(value: object) -> str:
@@ -91,5 +91,6 @@ def literal(value: object) -> str:
     raise TypeError(f"an expression cannot contain a {type(value).__name__}: {value!r}")
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """Return the name as SQL has it."""
     return '"' + name.replace('"', '""') + '"'

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.expressions.checking import ROWS, Expression
+from tidegate.expressions.column import quoted
 from tidegate.expressions.engine import engine
 
 
@@ -75,9 +76,9 @@ class _Query:
     def add(self, layer: Layer) -> None:
         first = len(self._found)
         wrapped = {name: f"{self._mark}{at}" for at, name in enumerate(layer.expressions, first)}
-        known = map(_quoted, (*self._columns, *self._found))
+        known = map(quoted, (*self._columns, *self._found))
         values = [
-            f"TRY({{'value': (\n{each.text}\n)}}) AS {_quoted(wrapped[name])}"
+            f"TRY({{'value': (\n{each.text}\n)}}) AS {quoted(wrapped[name])}"
             for name, each in layer.expressions.items()
         ]
         self._from = f"(SELECT {', '.join([*known, *values])} FROM {self._from})"
@@ -88,21 +89,21 @@ class _Query:
     def _rename(self, wrapped: Mapping[str, str], without: frozenset[str]) -> None:
         gone = {name.lower() for name in (*wrapped, *without)}  # SQL does not tell upper from lower case
         kept = [name for name in self._columns if name.lower() not in gone]
-        made = [f"{_field(_quoted(at), 'value')} AS {_quoted(name)}" for name, at in wrapped.items()]
-        found = map(_quoted, self._found)
-        self._from = f"(SELECT {', '.join([*map(_quoted, kept), *made, *found])} FROM {self._from})"
+        made = [f"{_field(quoted(at), 'value')} AS {quoted(name)}" for name, at in wrapped.items()]
+        found = map(quoted, self._found)
+        self._from = f"(SELECT {', '.join([*map(quoted, kept), *made, *found])} FROM {self._from})"
         self._columns = [*kept, *wrapped]
 
     def text(self, objects: pa.Schema | None) -> str:
-        columns = [_quoted(name) for name in self._found]
+        columns = [quoted(name) for name in self._found]
         return f"SELECT {', '.join([*columns, *([] if objects is None else [_object(objects)])])} FROM {self._from}"
 
 
 def _object(schema: pa.Schema) -> str:
     """Return the text of the JSON object of a row; it fails for numbers that JSON does not have."""
-    fields = ", ".join(f"{_literal(field.name)}: {_json(_quoted(field.name), field.type)}" for field in schema)
+    fields = ", ".join(f"{_literal(field.name)}: {_json(quoted(field.name), field.type)}" for field in schema)
     finite = [
-        f"coalesce(isfinite({path}), true)" for field in schema for path in _floats(_quoted(field.name), field.type)
+        f"coalesce(isfinite({path}), true)" for field in schema for path in _floats(quoted(field.name), field.type)
     ]
     value = f"TRY({{'value': encode(CAST(to_json({{{fields}}}) AS VARCHAR))}})"
     return f"CASE WHEN {' AND '.join(finite)} THEN {value} END" if finite else value
@@ -126,10 +127,6 @@ def _floats(path: str, type: pa.DataType) -> list[str]:
 
 def _field(path: str, name: str) -> str:
     return f"struct_extract({path}, {_literal(name)})"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _literal(text: str) -> str:

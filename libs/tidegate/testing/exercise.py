@@ -19,6 +19,7 @@ from tidegate.contracts.records import Row
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.json_columns import JsonDecoder
+from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
 from tidegate.kernels.columns import binary_parts
 from tidegate.kernels.record_format.record_headers import decode_headers, encode_headers
 from tidegate.kernels.window_keys import kafka_keys
@@ -53,6 +54,8 @@ def _exercise_typed_values() -> None:
     JsonDecoder(pa.schema(types)).columns(*binary_parts(pa.array(values, pa.binary())))
     if find_spec("fastavro") is not None:
         _exercise_avro()
+    if find_spec("grpc_tools") is not None:
+        _exercise_protobuf()
 
 
 _NUMBER = '{"name": "n", "type": "long"}'
@@ -76,6 +79,19 @@ def _exercise_avro() -> None:
     AvroDecoder(registry.text, ["n", "d"], registry).columns(*binary_parts(pa.array([registry.value])))
     columns = pa.record_batch({"n": pa.array([1])})
     AvroEncoder(columns.schema, f'{{"type": "record", "name": "r", "fields": [{_NUMBER}]}}', 1).encode(columns)
+
+
+class _OneMessage(_OneSchema):
+    """A schema registry with one schema of Protobuf, of whose first message type `value` is a value."""
+
+    text = 'syntax = "proto3"; message R { int64 n = 1; double d = 2; }'
+    value = b"\0\0\0\0\1\0" + b"\x08\2"
+
+
+def _exercise_protobuf() -> None:
+    """Read a message of Protobuf."""
+    registry = _OneMessage()
+    ProtobufDecoder(registry.text, "R", ["n", "d"], registry).columns(*binary_parts(pa.array([registry.value])))
 
 
 def configurations() -> Iterator[OperatorRules]:

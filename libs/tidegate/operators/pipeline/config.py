@@ -129,8 +129,9 @@ class PipelineRules(KeyRules):
     """Type of the input's keys, in which expressions read them: a format of Kafka's own serializers, which are `bytes`,
     `string`, `int16`, `int32`, `int64`, `float32`, `float64` and `uuid`."""
     value: ValueType = "bytes"
-    """Type of the input's values: as of keys, `{json: {NAME: TYPE}}` with the fields that steps read, or
-    `{avro: {schema: SCHEMA, schemas: URL}}` (or a folder)."""
+    """Type of the input's values: as of keys, `{json: {NAME: TYPE}}` with the fields that steps read,
+    `{avro: {schema: SCHEMA, schemas: URL}}` (or a folder), or `{protobuf: {schema: TEXT, message: NAME, schemas:
+    URL}}`."""
     time: Literal["pipeline", "records"] = "pipeline"
     """What moves the time of a step: rows and the time of the steps before it, or with `records`, as in Kafka Streams,
     the rows that arrive at it alone."""

@@ -55,7 +55,7 @@ def _plainest(config: PipelineRules, graph: Graph) -> Place:
     return min(shown, key=lambda place: place.values.form not in _PLAIN)
 
 
-_PLAIN = {*PRIMITIVES, "avro"}
+_PLAIN = {*PRIMITIVES, "avro", "protobuf"}
 """Values that are no JSON, by their form."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,26 +13,13 @@ from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.operator import Array
 from tidegate.kernels.codecs.avro.compiling import Compiled, Constants, compile_reader
 from tidegate.kernels.codecs.avro.layout import Column, every, layout_of
-from tidegate.kernels.codecs.avro.program import MALFORMED, READ, Slots, run, slots
+from tidegate.kernels.codecs.avro.program import MALFORMED, READ, run
 from tidegate.kernels.codecs.avro.reading import Reading
 from tidegate.kernels.codecs.avro.schemas import Schema, read_schema
 from tidegate.kernels.codecs.avro.texts import json_text, self_contained
 from tidegate.kernels.codecs.port import CODE, Decoded
-from tidegate.kernels.compiled import compiled_in_place, wide
-
-PREFIX = 5
-"""The bytes before a value in the registry's wire format: a zero, and the number of the schema, highest byte first."""
-
-_NULL, _NO_PREFIX, _OF_SCHEMAS = 1, 2, 3
-_REASONS = ("value: null", "value: names no schema")
-
-
-class SchemaSource(Protocol):
-    """Where the schemas of values are found."""
-
-    def schema(self, number: int) -> str | None:
-        """Return the text of the schema with that number; None if there is none."""
-        ...
+from tidegate.kernels.codecs.registry_format import PREFIX, REASONS, SchemaSource, grouped, read_prefixes
+from tidegate.kernels.codecs.slots import Slots, slots
 
 
 class _Writer(NamedTuple):
@@ -65,10 +52,10 @@ class AvroDecoder:
         rows = len(start)
         found, code = slots(self._count, rows), np.zeros(rows, CODE)
         numbers = np.empty(rows, np.int64)
-        _read_prefixes(data, start, length, numbers, code)
-        reasons = [*_REASONS]
+        read_prefixes(data, start, length, numbers, code)
+        reasons = [*REASONS]
         texts = {column.slot: np.full(rows, None) for column in self._texts()}
-        for number, chosen in _grouped(numbers, code):
+        for number, chosen in grouped(numbers, np.flatnonzero(code == 0)):
             writer = self._writer(number)
             first = len(reasons)
             reasons += writer.reasons(number)
@@ -121,28 +108,3 @@ def _write_texts(
                 texts[slot][row] = json_text(data[start : start + found.length[slot, row]].tobytes(), schema)
             except ValueError:
                 outcome[row] = MALFORMED
-
-
-def _grouped(numbers: Array, code: Array) -> Iterator[tuple[int, Array]]:
-    """Yield each number of a schema, and the rows that name it."""
-    left = np.flatnonzero(code == 0)
-    while len(left):
-        number = int(numbers[left[0]])
-        same = numbers[left] == number
-        yield number, left[same]
-        left = left[~same]
-
-
-@compiled_in_place
-def _read_prefixes(data: Array, start: Array, length: Array, numbers: Array, code: Array) -> None:
-    for row in range(len(start)):
-        at = wide(start[row])
-        if length[row] < 0:
-            code[row] = _NULL
-        elif length[row] < PREFIX or data[at] != 0:
-            code[row] = _NO_PREFIX
-        else:
-            number = wide(0)
-            for each in range(1, PREFIX):
-                number = (number << 8) | wide(data[at + each])
-            numbers[row] = number

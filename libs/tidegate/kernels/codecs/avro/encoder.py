@@ -12,9 +12,10 @@ from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.operator import Array
 from tidegate.kernels.codecs.avro import writing
 from tidegate.kernels.codecs.avro.layout import Column, every, layout_of
-from tidegate.kernels.codecs.avro.program import Program, Scratch, Slots, slots
+from tidegate.kernels.codecs.avro.program import Program, Scratch
 from tidegate.kernels.codecs.avro.schemas import Schema, name_of, read_schema
 from tidegate.kernels.codecs.port import CODE, Encoded
+from tidegate.kernels.codecs.slots import Slots, slots
 from tidegate.kernels.columns import binary_parts
 
 _NUMBERS = {

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidegate.contracts.operator import Array
+from tidegate.kernels.codecs.slots import Slots
+from tidegate.kernels.codecs.varints import FAILED, four_bytes, read_varint, zigzag
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import WORD, word_at
 
@@ -32,7 +34,7 @@ MANY = 65_536
 READ, MALFORMED, UNREADABLE = range(3)
 """What became of a value: it was read, its bytes are not of the schema, or the reader's schema has no such value."""
 
-_FAILED, _NOT_READABLE = -1, -2
+_NOT_READABLE = -2
 
 
 class Program(NamedTuple):
@@ -43,17 +45,6 @@ class Program(NamedTuple):
     argument: Array
     target: Array
     table: Array
-
-
-class Slots(NamedTuple):
-    """What was read, [slot, row]: a number, or where a span begins (`~position`: among the constants).
-
-    `length` is -1 for a null, otherwise 0 for a number and the length of a span. `floats` is `number`, as float64.
-    """
-
-    number: Array
-    floats: Array
-    length: Array
 
 
 class Scratch(NamedTuple):
@@ -69,12 +60,6 @@ class Scratch(NamedTuple):
         """Return scratch memory."""
         bits = np.zeros(1, np.int32)
         return cls(np.zeros(DEPTH, np.int64), np.zeros(DEPTH, np.int64), bits, bits.view(np.float32))
-
-
-def slots(count: int, rows: int) -> Slots:
-    """Return room for so many slots of so many rows."""
-    number = np.zeros((count, rows), np.int64)
-    return Slots(number, number.view(np.float64), np.full((count, rows), -1, np.int64))
 
 
 def run(data: Array, start: Array, end: Array, rows: Array, program: Program, found: Slots, outcome: Array) -> None:
@@ -112,9 +97,9 @@ def _read(data: Array, at: int, end: int, row: int, program: Program, found: Slo
         argument, target = wide(program.argument[place]), wide(program.target[place])
         place += 1
         if code == LONG or code == INT or code == AS_DOUBLE:
-            number, at = _varint(data, at, end)
+            number, at = _number(data, at, end)
             if code == INT and not -(2**31) <= number < 2**31:
-                at = wide(_FAILED)
+                at = wide(FAILED)
             if slot >= 0:
                 found.length[slot, row] = 0
                 if code == AS_DOUBLE:
@@ -122,26 +107,26 @@ def _read(data: Array, at: int, end: int, row: int, program: Program, found: Slo
                 else:
                     found.number[slot, row] = number
         elif code == SPAN:
-            size, at = _varint(data, at, end)
+            size, at = _number(data, at, end)
             if at >= 0 and 0 <= size <= end - at:
                 if slot >= 0:
                     found.number[slot, row], found.length[slot, row] = at, size
                 at += size
             else:
-                at = wide(_FAILED)
+                at = wide(FAILED)
         elif code == DOUBLE:
             if end - at < WORD:
-                at = wide(_FAILED)
+                at = wide(FAILED)
             else:
                 if slot >= 0:
                     found.number[slot, row], found.length[slot, row] = word_at(data, at), 0
                 at += WORD
         elif code == UNION:
-            branch, at = _varint(data, at, end)
+            branch, at = _number(data, at, end)
             if at >= 0 and 0 <= branch < argument:
                 place = wide(program.table[target + branch])
             else:
-                at = wide(_FAILED)
+                at = wide(FAILED)
         elif code == JUMP:
             place = target
         elif code == NULL:
@@ -151,30 +136,30 @@ def _read(data: Array, at: int, end: int, row: int, program: Program, found: Slo
             found.length[slot, row] = 0
         elif code == BOOL:
             if at >= end or data[at] > 1:
-                at = wide(_FAILED)
+                at = wide(FAILED)
             else:
                 if slot >= 0:
                     found.number[slot, row], found.length[slot, row] = data[at], 0
                 at += 1
         elif code == FLOAT:
             if end - at < 4:
-                at = wide(_FAILED)
+                at = wide(FAILED)
             else:
                 if slot >= 0:
-                    scratch.bits[0] = _four_bytes(data, at)
+                    scratch.bits[0] = four_bytes(data, at)
                     found.floats[slot, row], found.length[slot, row] = scratch.float[0], 0
                 at += 4
         elif code == FIXED:
             if argument > end - at:
-                at = wide(_FAILED)
+                at = wide(FAILED)
             else:
                 if slot >= 0:
                     found.number[slot, row], found.length[slot, row] = at, argument
                 at += argument
         elif code == ENUM:
-            number, at = _varint(data, at, end)
+            number, at = _number(data, at, end)
             if at >= 0 and not 0 <= number < argument:
-                at = wide(_FAILED)
+                at = wide(FAILED)
             elif at >= 0 and slot >= 0:
                 number = wide(program.table[target + number])
                 found.number[slot, row], found.length[slot, row] = number, 0
@@ -200,29 +185,10 @@ def _read(data: Array, at: int, end: int, row: int, program: Program, found: Slo
 
 
 @inlined
-def _varint(data: Array, at: int, end: int) -> Any:
-    """Return the zigzag number at that position, and the position behind it; -1 if there is none."""
-    value, shift = wide(0), wide(0)
-    while at < end:
-        byte = wide(data[at])
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            if shift == 63 and byte > 1:
-                return value, wide(_FAILED)
-            return ((value >> 1) & 0x7FFF_FFFF_FFFF_FFFF) ^ -(value & 1), at
-        shift += 7
-        if shift > 63:
-            return value, wide(_FAILED)
-    return value, wide(_FAILED)
-
-
-@inlined
-def _four_bytes(data: Array, at: int) -> Any:
-    bits = wide(0)
-    for each in range(4):
-        bits |= wide(data[at + each]) << (8 * each)
-    return bits - (1 << 32) if bits >= 1 << 31 else bits
+def _number(data: Array, at: int, end: int) -> Any:
+    """Return the zigzag number at that position, and the position behind it; negative if there is none."""
+    bits, at = read_varint(data, at, end)
+    return zigzag(bits), at
 
 
 @inlined
@@ -232,16 +198,16 @@ def _block(data: Array, at: int, end: int, depth: int, empty: int, scratch: Scra
     Return the position behind it. No items are left where the last block has ended.
     """
     while at >= 0 and scratch.left[depth] == 0:
-        count, at = _varint(data, at, end)
+        count, at = _number(data, at, end)
         if at >= 0 and count < 0:
-            size, at = _varint(data, at, end)
+            size, at = _number(data, at, end)
             count = -count
             if size < 0 or size > end - at or count < 0:
-                at = wide(_FAILED)
+                at = wide(FAILED)
         if at < 0 or count == 0:
             return at
         if count > (MANY if empty == 1 else end - at):
-            return wide(_FAILED)
+            return wide(FAILED)
         if empty == 0:
             scratch.left[depth] = count
     return at

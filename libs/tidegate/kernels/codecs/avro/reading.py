@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.codecs.avro.layout import Column
-from tidegate.kernels.codecs.avro.program import Slots
 from tidegate.kernels.codecs.avro.schemas import name_of
 from tidegate.kernels.codecs.primitives import text_of, uuids_of
+from tidegate.kernels.codecs.slots import Slots
 from tidegate.kernels.columns import binary_column, in_one
 from tidegate.kernels.compiled import compiled_in_place, wide
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels.codecs.avro.program import Program, Scratch, Slots
+from tidegate.kernels.codecs.avro.program import Program, Scratch
+from tidegate.kernels.codecs.slots import Slots
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import copy_bytes
 from tidegate.kernels.record_format.varint import write_varint

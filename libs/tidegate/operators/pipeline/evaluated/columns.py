@@ -11,12 +11,10 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
-from tidegate.kernels.codecs.avro.decoder import AvroDecoder
-from tidegate.kernels.codecs.json_columns import JsonDecoder
-from tidegate.kernels.codecs.port import CODE, Decoded, Decoder
+from tidegate.kernels.codecs.port import CODE, Decoded
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder
 from tidegate.kernels.columns import binary_column, in_one
-from tidegate.operators.pipeline.evaluated.schema_sources import source_of
+from tidegate.operators.pipeline.evaluated.decoders import decoder_of
 from tidegate.operators.pipeline.rules.places import WINDOW, Place
 
 _NO_BYTES = np.zeros(0, np.uint8)
@@ -42,7 +40,7 @@ class ColumnReader:
         self.of_value = frozenset(name for name in self._schema.names if name in fields.names)
         self.of_key = frozenset({"key"} & set(self._schema.names)) - self.of_value
         chosen = [field for field in fields if field.name in self.of_value]
-        self._values_decoder = _decoder_of(place, chosen)
+        self._values_decoder = decoder_of(place.values, chosen)
         self._key_decoder = PrimitiveDecoder(place.key, "key")
 
     def read(self, rows: Records) -> Read:
@@ -64,8 +62,6 @@ class ColumnReader:
             return {}, _nothing_refused(len(rows))
         decoded = self._values_decoder.columns(*self._objects(rows))
         columns = dict(zip(self._values_decoder.schema.names, decoded.columns, strict=True))
-        if self._place.values.form == "joined":
-            columns = _flat(columns, self._place.values.schema.names[-1])
         return columns, decoded
 
     def _objects(self, rows: Records) -> tuple[Array, Array, Array]:
@@ -78,38 +74,6 @@ class ColumnReader:
         data = np.frombuffer(objects.buffers()[2] or b"", np.uint8)
         ends = np.frombuffer(objects.buffers()[1], np.int32, len(rows) + 1, objects.offset * 4).astype(np.int64)
         return data, ends[:-1], np.where(rows.value_length < 0, -1, np.diff(ends))
-
-
-def _decoder_of(place: Place, chosen: list[pa.Field]) -> Decoder:
-    """Return the decoder of these fields of the values."""
-    form = place.values.form
-    if form == "avro":
-        assert place.values.avro is not None
-        schema, schemas = place.values.avro
-        return AvroDecoder(schema, [field.name for field in chosen], source_of(schemas))
-    if form == "object" or form == "single" or form == "joined":
-        return JsonDecoder(_decoded_schema(place, chosen))
-    return PrimitiveDecoder(form, "value")
-
-
-def _decoded_schema(place: Place, chosen: list[pa.Field]) -> pa.Schema:
-    """Return the fields that are decoded. Values of a join have those of both sides in an object each."""
-    if place.values.form != "joined":
-        return pa.schema(chosen)
-    table = place.values.schema.names[-1]
-    sides = {
-        "stream": pa.struct([field for field in chosen if field.name != table]),
-        "table": next((field.type for field in chosen if field.name == table), None),
-    }
-    return pa.schema([pa.field(side, type) for side, type in sides.items() if type is not None and len(type)])
-
-
-def _flat(columns: dict[str, pa.Array], table: str) -> dict[str, pa.Array]:
-    """Return the fields of the stream's value as columns, and the table's value by the table's name."""
-    stream = columns.get("stream")
-    names = [] if stream is None else [field.name for field in stream.type]
-    found = {} if stream is None else dict(zip(names, stream.flatten(), strict=True))
-    return found | ({table: columns["table"]} if "table" in columns else {})
 
 
 def _nothing_refused(count: int) -> Decoded:

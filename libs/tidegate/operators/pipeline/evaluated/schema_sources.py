@@ -12,29 +12,32 @@ from typing import Any
 
 from tidegate.contracts.errors import Unavailable, UserError
 from tidegate.contracts.extras import require
-from tidegate.kernels.codecs.avro.decoder import SchemaSource
+from tidegate.kernels.codecs.registry_format import SchemaSource
 
 _NOT_FOUND, _REFUSED = 404, (401, 403)
 OPTIONS = ".properties"
 """The end of the names of files with options of a registry's client."""
 
 
-def source_of(schemas: str) -> SchemaSource:
-    """Return the schemas of a folder, of a registry's URL, or of a registry that a file of options describes."""
+def source_of(schemas: str, ending: str = ".avsc") -> SchemaSource:
+    """Return the schemas of a folder, of a registry's URL, or of a registry that a file of options describes.
+
+    `ending`: of the names of a folder's files.
+    """
     if schemas.startswith(("http://", "https://")) or schemas.endswith(OPTIONS):
         return SchemaRegistry(schemas)
-    return SchemaFolder(Path(schemas))
+    return SchemaFolder(Path(schemas), ending)
 
 
 class SchemaFolder:
-    """A folder with the schema of number N in the file `N.avsc`. New files may be added at any time."""
+    """A folder with the schema of number N in the file `N.avsc` or `N.proto`. Files may be added at any time."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, ending: str) -> None:
+        self._folder, self._ending = folder, ending
 
     def schema(self, number: int) -> str | None:
         """Return the text of the schema; None if it has no file. Raise Unavailable if the folder cannot be read."""
-        file = self._folder / f"{number}.avsc"
+        file = self._folder / f"{number}{self._ending}"
         try:
             return file.read_text() if file.exists() or not self._folder.is_dir() else None
         except (OSError, UnicodeDecodeError) as error:

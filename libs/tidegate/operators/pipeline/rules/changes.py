@@ -15,6 +15,8 @@ from tidegate.operators.pipeline.rules.places import Place, as_config
 from tidegate.operators.pipeline.rules.steps import Sink, Stateful, StepRules, as_computed, steps_as_written
 
 _ANOTHER_KIND = "the state of one kind cannot become that of another"
+_BESIDE_RULES = frozenset({"emits", "from", "table_value"})
+"""What a step that holds state has beside its rules, and may change."""
 _ANOTHER_STATE = "the held state was made under the old value"
 _ANOTHER_ORDER = "steps that hold state keep their order: another order is another pipeline"
 _NOT_AT_THE_END = (
@@ -136,7 +138,7 @@ def _changed(before: Chain, after: Chain, name: str, known: int) -> Iterator[Par
     old, new = (_options(chain.stateful[name]) for chain in (before, after))
     for option in new:
         if old[option] != new[option]:
-            refused = reasons.get(option, None if option in now.live | {"emits", "from"} else _ANOTHER_STATE)
+            refused = reasons.get(option, None if option in now.live | _BESIDE_RULES else _ANOTHER_STATE)
             yield PartChange(f"steps.{name}.{option}", old[option], new[option], refused)
     # rule: held-columns-keep-type
     yield from _other_columns(name, was, before.places[name].values, after.places[name].values)
@@ -199,4 +201,4 @@ def _written(step: Stateful) -> dict[str, Any]:
 
 def _options(step: Stateful) -> dict[str, Any]:
     """Return all options of a step, also those that other parts of the pipeline determine."""
-    return step.rules.model_dump(mode="json") | {option: _written(step).get(option) for option in ("emits", "from")}
+    return step.rules.model_dump(mode="json") | {option: _written(step).get(option) for option in sorted(_BESIDE_RULES)}

@@ -55,9 +55,13 @@ class Place:
         known = kind.inferred_options(raw, declared)
         return {name: value for name, value in known.items() if name != "key_format"}
 
-    def behind(self, rules: OperatorRules, emits: pa.Schema | None) -> Place:
-        """Return the place behind a step with these rules."""
-        config, values = as_config(rules), rules.results(self.values, emits)
+    def behind(self, rules: OperatorRules, emits: pa.Schema | None, table: Values | None = None) -> Place:
+        """Return the place behind a step with these rules. `table`: what is known of the values of its table."""
+        if table is None and emits is not None:
+            table = Values.of_fields(emits)
+        config, values = as_config(rules), rules.results(self.values, None if table is None else table.schema)
+        if values.form == "joined" and table is not None:
+            values = values._replace(sides=(self.values, table))
         if isinstance(rules, KeyRules):
             windows = "headers" if self.windowed else self.windows
             return replace(self, values=values, windows=windows, is_input=False)

@@ -14,6 +14,7 @@ from tidegate.contracts.config import KeyRules, OperatorRules, OutputDeclaration
 from tidegate.contracts.errors import InvalidValue, UserError
 from tidegate.contracts.values import PRIMITIVES, AvroOutput, Values, kept_as, schema_of
 from tidegate.expressions.checking import Expression, check, check_condition, check_names
+from tidegate.expressions.column import quoted
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.primitives import writable
 from tidegate.operators.pipeline.rules.graph import Graph
@@ -39,6 +40,7 @@ from tidegate.operators.pipeline.rules.steps import (
     WithColumns,
     stateless_type,
 )
+from tidegate.operators.pipeline.rules.value_types import values_of
 from tidegate.operators.pipeline.steps import INPUT
 from tidegate.operators.registry import kind_of, kinds, kinds_where
 
@@ -160,14 +162,42 @@ class Reading:
         shared = self._shared if (is_first if place is None else place.is_input) else {}
         rules = _rules(kind, given, self._inferred(kind, given), place).model_copy(update=shared)
         emits = None if raw.get("emits") is None else schema_of(raw["emits"])
-        own = {name: raw[name] for name in ("name", "from", "keep") if name in raw}
+        reads = {"from": raw["from"]} if "from" in raw else {}
+        place = self._in_json(rules, place, reads)
+        own = {name: raw[name] for name in ("name", "keep", "table_value") if name in raw}
+        own |= reads if place is self._before else {}
         step = Stateful.model_validate({**own, "rules": rules, "emits": emits})
         _check_emits(rules, emits)
-        if place is not None:
-            _check_values(rules, place)
+        table = None if step.table_value is None else values_of(step.table_value)
+        _check_table(rules, emits, table)
         if rules.reads() is not None:
             self._check_is_only_reader()
-        return step, None if place is None else place.behind(rules, emits)
+        if place is None:
+            return step, None
+        behind = place.behind(rules, emits, table)
+        _check_values(rules, place, behind.values, table)
+        return step, behind
+
+    def _in_json(self, rules: OperatorRules, place: Place | None, reads: Mapping[str, Any]) -> Place | None:
+        """Return the place before an operator, behind a step that makes JSON of the fields which it reads there.
+
+        Such a step is added where aggregates would read values that are not JSON, or have two sides. `reads`: what it
+        reads in place of the operator.
+        """
+        if place is None or place.values.form not in _IN_COLUMNS or not rules.reads_json() or rules.reads() is not None:
+            return place
+        names = {field.name for field in rules.held_columns(place.values)}
+        if place.is_input and (timestamp := self._shared.get("timestamp")) is not None:
+            names.add(timestamp.names[0])
+        read = {name: quoted(name) for name in place.values.schema.names if name in names}
+        if not read:
+            return place
+        select = Select.model_validate({"select": read, **reads})
+        self.steps.append(select)
+        self.places.append(place)
+        found = behind(select, place)
+        self._check_timestamp(found)
+        return found
 
     def _check_is_only_reader(self) -> None:
         # rule: one-table
@@ -322,18 +352,40 @@ def _rules(kind: str, given: Mapping[str, Any], known: Mapping[str, Any], place:
     return found
 
 
-_NOT_JSON = {"avro": "Avro", **{form: form for form in PRIMITIVES if form not in ("bytes", "string")}}
+_IN_COLUMNS = ("avro", "protobuf", "joined")
+"""The forms of values whose fields are columns, and not members of one JSON object."""
+_NOT_JSON = {
+    "avro": "Avro",
+    "protobuf": "Protobuf",
+    **{form: form for form in PRIMITIVES if form not in ("bytes", "string")},
+}
 """The formats of values that are never JSON, as messages name them."""
 
 
-def _check_values(rules: OperatorRules, place: Place) -> None:
-    """Raise InvalidValue if the operator would read values as JSON that are something else."""
+def _check_values(rules: OperatorRules, place: Place, results: Values, table: Values | None) -> None:
+    """Raise InvalidValue if the operator would read values as JSON that are something else.
+
+    A join of values whose fields are known on both sides reads them as they are.
+    """
     timestamp, form = place.is_input and rules.timestamp is not None, place.values.form
-    if form in _NOT_JSON and (timestamp or rules.reads_json()):
+    if table is not None and results.form != "joined":
+        raise InvalidValue(
+            "the fields of the stream's values are unknown, or one has the name of the table",
+            "describe them: value: {json: {NAME: TYPE}}, {avro: ...} or {protobuf: ...}, or rename the field",
+        )
+    if form in _NOT_JSON and (timestamp or (rules.reads_json() and results.form != "joined")):
         what = "the event timestamp is read from" if timestamp else f"{rules.kind} reads"
         raise InvalidValue(
             f"values are {_NOT_JSON[form]}, and {what} JSON", "make JSON of the fields before it: {select: {NAME: SQL}}"
         )
+
+
+def _check_table(rules: OperatorRules, emits: pa.Schema | None, table: Values | None) -> None:
+    """Raise InvalidValue if the step has a type of a table's values, and nothing that it would be of."""
+    if table is not None and (rules.reads() is None or not rules.reads_json()):
+        raise InvalidValue("the step makes no values of those of a table", "remove table_value")
+    if table is not None and emits is not None:
+        raise InvalidValue("the fields of the table's values are given twice", "remove emits")
 
 
 def _check_emits(rules: OperatorRules, emits: pa.Schema | None) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field, SerializeAsAny, model_serializer
 
 from tidegate.contracts.config import Config, FunctionName, KeyRules, Name, OperatorRules, OutputWindows, Topic
 from tidegate.contracts.values import Fields, as_written
-from tidegate.operators.pipeline.rules.value_types import OutputType
+from tidegate.operators.pipeline.rules.value_types import OutputType, RegisteredType, value_as_written
 
 OF_THE_PIPELINE = frozenset({*OperatorRules.model_fields, *KeyRules.model_fields} - {"kind"})
 """Options that the pipeline has for all of its steps: what is said of its input and of its log."""
@@ -40,7 +40,7 @@ class _Kept(_Reader):
 class Stateful(_Kept):
     """A step that holds state: an operator of any kind that has results."""
 
-    OWN: ClassVar[frozenset[str]] = frozenset({"name", "kind", "emits", "from", "keep"})
+    OWN: ClassVar[frozenset[str]] = frozenset({"name", "kind", "emits", "table_value", "from", "keep"})
     """Entries of such a step that are no options of its operator."""
 
     name: Name
@@ -49,6 +49,8 @@ class Stateful(_Kept):
     """The kind and the options of the operator."""
     emits: Fields | None = None
     """Fields that only its user knows: what a function emits, or, of a join, the fields of the table's values."""
+    table_value: RegisteredType | None = None
+    """Of a join, the type of the table's values, if they are no JSON: `{avro: ...}` or `{protobuf: ...}`."""
 
     @model_serializer
     def _as_written(self) -> dict[str, Any]:
@@ -58,7 +60,8 @@ class Stateful(_Kept):
         emits = {} if self.emits is None else {"emits": as_written(self.emits)}
         reads = {"from": list(self.sources) if isinstance(self.reads, tuple) else self.reads} if self.reads else {}
         keep = {"keep": True} if self.keep else {}
-        return {"name": self.name, "kind": self.rules.kind, **reads, **options, **emits, **keep}
+        table = {} if self.table_value is None else {"table_value": value_as_written(self.table_value)}
+        return {"name": self.name, "kind": self.rules.kind, **reads, **options, **emits, **table, **keep}
 
 
 class _Nameable(_Kept):

@@ -12,24 +12,40 @@ import pyarrow as pa
 from pydantic import PlainSerializer, PlainValidator
 
 from tidegate.contracts.errors import InvalidValue
-from tidegate.contracts.values import PRIMITIVES, Avro, AvroOutput, Primitive, Values, as_written, schema_of
+from tidegate.contracts.values import (
+    PRIMITIVES,
+    Avro,
+    AvroOutput,
+    Primitive,
+    Protobuf,
+    Values,
+    as_written,
+    schema_of,
+)
 from tidegate.kernels.codecs.avro.schemas import columns_of, read_schema
+from tidegate.kernels.codecs.protobuf.schemas import columns_of as columns_of_message
+from tidegate.kernels.codecs.protobuf.schemas import message_of
+from tidegate.kernels.codecs.protobuf.schemas import read_schema as read_protobuf
 
 _AVRO = "write {avro: {schema: {type: record, ...}, schemas: FOLDER}}, or the URL of a registry"
+_PROTOBUF = "write {protobuf: {schema: TEXT, message: NAME, schemas: FOLDER}}, or the URL of a registry"
 _OUTPUT = "write {avro: {schema: {type: record, ...}, number: NUMBER}}"
 _LOGIN = "write url=... and basic.auth.user.info=NAME:PASSWORD in a file that ends with .properties, and name the file"
 
 
 def _read_value(value: object) -> Any:
-    if isinstance(value, pa.Schema | Avro) or (isinstance(value, str) and value in PRIMITIVES):
+    if isinstance(value, pa.Schema | Avro | Protobuf) or (isinstance(value, str) and value in PRIMITIVES):
         return value
     if isinstance(value, Mapping) and set(value) == {"json"}:
         return schema_of(value["json"])
     if isinstance(value, Mapping) and set(value) == {"avro"}:
         return _read_avro(value["avro"])
+    if isinstance(value, Mapping) and set(value) == {"protobuf"}:
+        return _read_protobuf(value["protobuf"])
     forms = ", ".join(PRIMITIVES)
     raise InvalidValue(
-        "not a type of values", f"write value: {{json: {{NAME: TYPE}}}}, {{avro: ...}}, or one of {forms}"
+        "not a type of values",
+        f"write value: {{json: {{NAME: TYPE}}}}, {{avro: ...}}, {{protobuf: ...}}, or one of {forms}",
     )
 
 
@@ -38,8 +54,25 @@ def _read_avro(given: object) -> Avro:
         raise InvalidValue("not a description of Avro values", _AVRO)
     _check_place(given["schemas"])
     found = Avro(orjson.dumps(given["schema"]).decode(), given["schemas"])
-    columns_of(read_schema(found.schema))
+    _columns_of(found)
     return found
+
+
+def _read_protobuf(given: object) -> Protobuf:
+    texts = [value for value in given.values() if isinstance(value, str)] if isinstance(given, Mapping) else []
+    if not isinstance(given, Mapping) or set(given) != set(Protobuf._fields) or len(texts) != len(given):
+        raise InvalidValue("not a description of Protobuf values", _PROTOBUF)
+    _check_place(given["schemas"])
+    found = Protobuf(**given)
+    _columns_of(found)
+    return found
+
+
+def _columns_of(registered: Avro | Protobuf) -> pa.Schema:
+    """Return the columns of what the reader's schema describes."""
+    if isinstance(registered, Avro):
+        return columns_of(read_schema(registered.schema))
+    return columns_of_message(message_of(read_protobuf(registered.schema), registered.message))
 
 
 def _check_place(schemas: str) -> None:
@@ -52,18 +85,18 @@ def _check_place(schemas: str) -> None:
         raise InvalidValue("the folder of the schemas is not absolute", "write its whole path: every worker reads it")
 
 
-def value_as_written(value: str | pa.Schema | Avro) -> Any:
+def value_as_written(value: str | pa.Schema | Avro | Protobuf) -> Any:
     """Return the type as a configuration file has it."""
     if isinstance(value, Avro):
         return {"avro": {"schema": orjson.loads(value.schema), "schemas": value.schemas}}
+    if isinstance(value, Protobuf):
+        return {"protobuf": value._asdict()}
     return value if isinstance(value, str) else {"json": as_written(value)}
 
 
 ValueType = Annotated[
-    Primitive | pa.Schema | Avro,
-    PlainValidator(
-        _read_value, json_schema_input_type=Primitive | dict[Literal["json"], Any] | dict[Literal["avro"], Any]
-    ),
+    Primitive | pa.Schema | Avro | Protobuf,
+    PlainValidator(_read_value, json_schema_input_type=Primitive | dict[Literal["json", "avro", "protobuf"], Any]),
     PlainSerializer(value_as_written, when_used="json"),
 ]
 
@@ -87,6 +120,20 @@ def _output_as_written(value: str | AvroOutput) -> Any:
     return {"avro": {"schema": orjson.loads(value.schema), "number": value.number}}
 
 
+def _read_registered(value: object) -> Any:
+    found = _read_value(value)
+    if not isinstance(found, Avro | Protobuf):
+        raise InvalidValue("not a format of values with schemas", f"{_AVRO}; {_PROTOBUF}; for JSON write emits")
+    return found
+
+
+RegisteredType = Annotated[
+    Avro | Protobuf,
+    PlainValidator(_read_registered, json_schema_input_type=dict[Literal["avro", "protobuf"], Any]),
+    PlainSerializer(value_as_written, when_used="json"),
+]
+
+
 OutputType = Annotated[
     Primitive | AvroOutput,
     PlainValidator(_read_output, json_schema_input_type=Primitive | dict[Literal["avro"], Any]),
@@ -96,8 +143,8 @@ OutputType = Annotated[
 
 def values_of(value: Any) -> Values:
     """Return what is known of values of that type."""
-    if isinstance(value, Avro):
-        return Values("avro", columns_of(read_schema(value.schema)), value)
+    if isinstance(value, Avro | Protobuf):
+        return Values("avro" if isinstance(value, Avro) else "protobuf", _columns_of(value), value)
     return Values.of_fields(value) if isinstance(value, pa.Schema) else Values.of_primitive(value)
 
 

@@ -1,0 +1,66 @@
+"""Which slots of the kernel hold what of a message type."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+
+from tidegate.kernels.codecs.protobuf.schemas import columns_of
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+
+class Column(NamedTuple):
+    """A wanted field, or a field of a wanted message.
+
+    `path`: the names that lead to it. `slot`: where its value is, or whether its message is there; those of its fields
+    follow, up to `after`.
+    """
+
+    field: pa.Field
+    described: FieldDescriptor
+    path: tuple[str, ...]
+    slot: int
+    after: int
+    inside: tuple[Column, ...]
+
+    @property
+    def is_text(self) -> bool:
+        """Return whether the column is the JSON text of the value."""
+        return bool(pa.types.is_large_string(self.field.type))
+
+
+def layout_of(message: Descriptor, wanted: Collection[str]) -> tuple[Column, ...]:
+    """Return the wanted fields of the message."""
+    return tuple(_columns(message, pa.struct(columns_of(message)), (), 0, wanted))
+
+
+def _columns(
+    message: Descriptor, arrow: pa.StructType, path: tuple[str, ...], slot: int, wanted: Collection[str] | None = None
+) -> Iterator[Column]:
+    """Yield the columns. Those of a oneof follow each other, so that their slots can be cleared at once."""
+    for described in sorted(message.fields, key=_first_of_choice):
+        if wanted is not None and described.name not in wanted:
+            continue
+        field = arrow.field(described.name)
+        where, inside = (*path, described.name), tuple[Column, ...]()
+        if pa.types.is_struct(field.type):
+            inside = tuple(_columns(described.message_type, field.type, where, slot + 1))
+        after = inside[-1].after if inside else slot + 1
+        yield Column(field, described, where, slot, after, inside)
+        slot = after
+
+
+def _first_of_choice(field: FieldDescriptor) -> int:
+    choice = field.containing_oneof
+    return int(field.index if choice is None else min(each.index for each in choice.fields))
+
+
+def every(columns: Collection[Column]) -> Iterator[Column]:
+    """Yield the columns and those inside of them."""
+    for column in columns:
+        yield column
+        yield from every(column.inside)

@@ -1,0 +1,161 @@
+"""Protobuf schemas: what their message types are as Arrow columns.
+
+Google's own compiler reads the text of a `.proto` file, in a process of its own, because it writes what is wrong to the
+standard error. What has no column of its own (repeated fields, maps, a message that contains itself, one without
+fields, and those whose JSON is special) is the column of its JSON text.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidegate.contracts.errors import InvalidValue
+from tidegate.contracts.extras import require
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
+
+_FILE = "schema.proto"
+_WRITE = 'write the text of a .proto file, such as syntax = "proto3"; message Flight { int32 delay = 1; }'
+_NO_COLUMN = frozenset(f"google.protobuf.{name}" for name in ("Any", "FieldMask", "ListValue", "Struct", "Value"))
+"""Types of messages whose JSON is not an object of their fields."""
+
+
+@lru_cache(maxsize=1024)
+def read_schema(text: str) -> FileDescriptor:
+    """Return what a `.proto` file describes. Raise InvalidValue if it is none; MissingExtra."""
+    require("grpc_tools")
+    from google.protobuf.descriptor_pb2 import FileDescriptorSet
+    from google.protobuf.descriptor_pool import DescriptorPool
+
+    pool = DescriptorPool()
+    for file in FileDescriptorSet.FromString(_compiled(text)).file:
+        pool.Add(file)
+    return pool.FindFileByName(_FILE)
+
+
+def _compiled(text: str) -> bytes:
+    with TemporaryDirectory() as folder:
+        file, found = Path(folder, _FILE), Path(folder, "found")
+        file.write_text(text)
+        compiler = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
+        command = [*compiler, f"--descriptor_set_out={found}", _FILE]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            problems = [line.rpartition(f"{_FILE}:")[2] for line in done.stderr.splitlines() if f"{_FILE}:" in line]
+            raise InvalidValue(f"not a schema of Protobuf: {(problems or [done.stderr])[0].strip()}", _WRITE)
+        return found.read_bytes()
+
+
+def message_of(file: FileDescriptor, name: str) -> Descriptor:
+    """Return the message type with that full name; raise InvalidValue if the file has none."""
+    try:
+        found = file.pool.FindMessageTypeByName(name)
+    except KeyError:
+        found = None
+    if found is None or found.file is not file:
+        known = ", ".join(each.full_name for each in file.message_types_by_name.values())
+        raise InvalidValue(f"the schema has no message {name}", f"name one of {known}" if known else _WRITE)
+    return found
+
+
+def message_at(file: FileDescriptor, path: list[int]) -> Descriptor | None:
+    """Return the message type to which these indexes lead, the outermost first; None if there is none."""
+    inside, found = list(file.message_types_by_name.values()), None
+    for index in path:
+        if index >= len(inside):
+            return None
+        found = inside[index]
+        inside = list(found.nested_types)
+    return found
+
+
+def columns_of(message: Descriptor) -> pa.Schema:
+    """Return the columns of the fields. Raise InvalidValue if there are none."""
+    if not message.fields:
+        raise InvalidValue(f"message {message.full_name} has no fields", "name a message with fields")
+    return pa.schema(_fields(message, frozenset({message.full_name})))
+
+
+def _fields(message: Descriptor, around: frozenset[str]) -> list[pa.Field]:
+    return [pa.field(field.name, _arrow(field, around), True) for field in message.fields]
+
+
+def _arrow(field: FieldDescriptor, around: frozenset[str]) -> pa.DataType:
+    inner = field.message_type
+    if field.is_repeated or (inner is not None and not _has_columns(inner, around)):
+        return pa.large_string()
+    return _ARROW[field.type] if inner is None else pa.struct(_fields(inner, around | {inner.full_name}))
+
+
+def _has_columns(message: Descriptor, around: frozenset[str]) -> bool:
+    return bool(message.fields) and message.full_name not in around | _NO_COLUMN
+
+
+DOUBLE, FLOAT, INT64, UINT64, INT32, FIXED64, FIXED32, BOOL, STRING, GROUP, MESSAGE, BYTES, UINT32, ENUM = range(1, 15)
+SFIXED32, SFIXED64, SINT32, SINT64 = range(15, 19)
+"""The types of fields, as descriptors number them."""
+
+_ARROW: dict[int, Any] = {
+    DOUBLE: pa.float64(),
+    FLOAT: pa.float32(),
+    **dict.fromkeys((INT64, SINT64, SFIXED64), pa.int64()),
+    **dict.fromkeys((INT32, SINT32, SFIXED32), pa.int32()),
+    **dict.fromkeys((UINT64, FIXED64), pa.uint64()),
+    **dict.fromkeys((UINT32, FIXED32), pa.uint32()),
+    BOOL: pa.bool_(),
+    STRING: pa.string(),
+    BYTES: pa.binary(),
+    ENUM: pa.string(),
+}
+
+_ALIKE = (
+    (INT32, UINT32, INT64, UINT64, BOOL),
+    (INT32, ENUM),
+    (SINT32, SINT64),
+    (STRING, BYTES),
+    (FIXED32, SFIXED32),
+    (FIXED64, SFIXED64),
+)
+"""Types of which one may be read as the other, as Protobuf's guide says."""
+
+
+def conflict(written: Descriptor, read: Descriptor, wanted: frozenset[str] | None = None) -> str | None:
+    """Return what the fields that are read cannot take of those that are written; None if nothing.
+
+    `wanted`: the names of the fields that are read; None: all.
+    """
+    return _conflict(written, read, wanted, set())
+
+
+def _conflict(written: Descriptor, read: Descriptor, wanted: frozenset[str] | None, seen: set[Any]) -> str | None:
+    if (written.full_name, read.full_name) in seen:
+        return None
+    seen.add((written.full_name, read.full_name))
+    for field in read.fields:
+        given = written.fields_by_number.get(field.number)
+        if given is None or (wanted is not None and field.name not in wanted):
+            continue
+        if given.is_repeated != field.is_repeated or not _is_alike(given.type, field.type):
+            return f"field {given.name} ({given.number}) is {_described(given)}, and is read as {_described(field)}"
+        if field.message_type is not None and (found := _conflict(given.message_type, field.message_type, None, seen)):
+            return found
+    return None
+
+
+def _is_alike(written: int, read: int) -> bool:
+    return written == read or any(written in alike and read in alike for alike in _ALIKE)
+
+
+def _described(field: FieldDescriptor) -> str:
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+
+    name = FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+    return f"repeated {name}" if field.is_repeated else name

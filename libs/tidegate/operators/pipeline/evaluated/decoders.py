@@ -1,0 +1,104 @@
+"""Chooses how the typed columns of values are read; those of a join have a value of each side."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidegate.contracts.operator import Array
+from tidegate.contracts.values import Avro, Protobuf, Values
+from tidegate.kernels.codecs.avro.decoder import AvroDecoder
+from tidegate.kernels.codecs.json_columns import JsonDecoder
+from tidegate.kernels.codecs.port import CODE, Decoded, Decoder
+from tidegate.kernels.codecs.primitives import PrimitiveDecoder
+from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
+from tidegate.kernels.codecs.registry_format import NO_PREFIX, NULL
+from tidegate.kernels.columns import binary_parts
+from tidegate.operators.pipeline.evaluated.schema_sources import source_of
+
+
+def decoder_of(values: Values, chosen: Sequence[pa.Field]) -> Decoder:
+    """Return the decoder of these fields of the values."""
+    names = [field.name for field in chosen]
+    match values.registered:
+        case Avro(schema, schemas):
+            return AvroDecoder(schema, names, source_of(schemas))
+        case Protobuf(schema, message, schemas):
+            return ProtobufDecoder(schema, message, names, source_of(schemas, ".proto"))
+    if values.form == "joined":
+        return _JoinedDecoder(values, chosen)
+    if values.form in ("object", "single"):
+        return JsonDecoder(pa.schema(chosen))
+    return PrimitiveDecoder(values.form, "value")  # type: ignore[arg-type]  # what is left are the primitives
+
+
+class _JoinedDecoder:
+    """Reads fields of the stream's values, and those of the table's as a column with the name of the table."""
+
+    def __init__(self, values: Values, chosen: Sequence[pa.Field]) -> None:
+        assert values.sides is not None
+        [*_, table] = values.schema
+        self._table = table.name
+        self.schema = pa.schema(chosen)
+        parts = {
+            "stream": [field for field in chosen if field.name != table.name],
+            "table": list(table.type) if table in chosen else [],
+        }
+        sides = zip(parts.items(), values.sides, strict=True)
+        self._sides = [_Side(name, part, side) for (name, part), side in sides if part]
+        self._objects = JsonDecoder(pa.schema([field for side in self._sides for field in side.given]))
+
+    def columns(self, data: Array, start: Array, length: Array) -> Decoded:
+        """Read the values `data[start : start + length]` (length -1: null)."""
+        decoded = self._objects.columns(data, start, length)
+        given = dict(zip(self._objects.schema.names, decoded.columns, strict=True))
+        code, reasons, found = decoded.code.astype(CODE), [*decoded.reasons], dict[str, pa.Array]()
+        for side in self._sides:
+            value, wrong, causes = side.read(given)
+            code = np.where((code == 0) & (wrong > 0), len(reasons) + wrong, code)
+            reasons += causes
+            if side.name == "table":
+                found[self._table] = value
+            else:
+                found |= zip((field.name for field in value.type), value.flatten(), strict=True)
+        columns = [found[name] for name in self.schema.names]
+        if code.any():
+            columns = [pc.if_else(pa.array(code == 0), column, pa.scalar(None, column.type)) for column in columns]
+        return Decoded(columns, code, reasons)
+
+
+class _Side:
+    """The value of one side, which is JSON, or base64 of the bytes that a decoder reads.
+
+    `given`: the members of the object where it may be.
+    """
+
+    def __init__(self, name: str, chosen: Sequence[pa.Field], values: Values) -> None:
+        self.name = name
+        self._decoder = None if values.registered is None else decoder_of(values, chosen)
+        self.given = [pa.field(name, pa.struct(chosen))]
+        if self._decoder is not None:
+            self.given = [pa.field(name, pa.large_string()), pa.field(f"{name}_bytes", pa.string())]
+
+    def read(self, given: Mapping[str, pa.Array]) -> tuple[pa.StructArray, Array, Sequence[str]]:
+        """Return the fields, a code per row as a decoder does, and the reasons."""
+        value = given[self.name]
+        if self._decoder is None:
+            return value, np.zeros(len(value), CODE), ()
+        texts = given[f"{self.name}_bytes"].to_pylist()
+        values = pa.array([None if text is None else b64decode(text) for text in texts], pa.binary())
+        decoded = self._decoder.columns(*binary_parts(values))
+        code = decoded.code
+        absent = code == NULL
+        if self.name == "table":
+            code[absent] = 0  # no version matched
+        code[absent & value.is_valid().to_numpy(zero_copy_only=False)] = NO_PREFIX
+        fields = pa.StructArray.from_arrays(decoded.columns, fields=list(self._decoder.schema), mask=pa.array(absent))
+        return fields, code, [self._cause(reason) for reason in decoded.reasons]
+
+    def _cause(self, reason: str) -> str:
+        return reason if self.name == "stream" else reason.replace("value", "table", 1)

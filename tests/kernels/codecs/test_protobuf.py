@@ -1,0 +1,135 @@
+"""Protobuf values as typed columns, compared with Google's library."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.kernels.codecs.protobuf_strategies import (
+    bodies,
+    decoded,
+    in_wire_format,
+    mutated,
+    read_by_oracle,
+    reading,
+    schemas,
+)
+
+pytestmark = pytest.mark.fast
+
+
+@given(st.data(), schemas())
+def test_values_are_read_as_by_google_s_library_and_only_wanted_fields(data: st.DataObject, schema: str) -> None:
+    names = reading(schema).schema.names
+    wanted = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1))
+    given_values = data.draw(st.lists(bodies(schema), min_size=1, max_size=5))
+    found = decoded(reading(schema, *wanted), [in_wire_format(value) for value in given_values])
+    expected = [read_by_oracle(schema, value) for value in given_values]
+    assert repr(found) == repr([{name: row[name] for name in names if name in wanted} for row in expected if row])
+
+
+@given(st.data(), schemas())
+def test_a_mutated_value_is_read_as_by_google_s_library_or_refused(data: st.DataObject, schema: str) -> None:
+    values = [mutated(data.draw, value) for value in data.draw(st.lists(bodies(schema), min_size=1, max_size=8))]
+    for body, found in zip(values, decoded(reading(schema), [in_wire_format(each) for each in values]), strict=True):
+        assert repr(found) == repr(read_by_oracle(schema, body)) or str(found).startswith("value: ")
+
+
+# ---- rules of the wire format, in bytes
+
+EVERY = """
+syntax = "proto2";
+enum Color { RED = 0; GREEN = 1; }
+message R {
+  optional int32 n = 1 [default = 7];
+  repeated int32 list = 2 [packed = true];
+  oneof choice { int64 number = 3; string text = 4; R inner = 5; Point point = 6; }
+  optional group Both = 7 { optional int32 n = 1; optional sint32 z = 2; }
+  optional Color color = 8;
+  map<string, int64> counts = 9;
+}
+message Point { optional int32 x = 1; optional int32 y = 2; }
+"""
+NOTHING = {"n": None, "list": "[]", "number": None, "text": None, "inner": None, "point": None, "both": None}
+NOTHING |= {"color": None, "counts": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("body", "columns"),
+    [
+        pytest.param(b"", {}, id="absent fields are null, or empty if they are repeated"),
+        pytest.param(b"\x08\5\x08\6", {"n": 6}, id="the last value of a field counts"),
+        pytest.param(b"\x08\xfb\xff\xff\xff\xff\xff\xff\xff\xff\1", {"n": -5}, id="a negative int32 has ten bytes"),
+        pytest.param(b"\x0a\1x", {}, id="a field of another wire type is skipped"),
+        pytest.param(b"\xa2\6\2ab\xa8\6\1\x08\5", {"n": 5}, id="unknown fields are skipped"),
+        pytest.param(b"\xa3\6\x08\5\xab\6\xac\6\xa4\6\x08\1", {"n": 1}, id="an unknown group is skipped"),
+        pytest.param(b"\x12\2\1\2\x10\3", {"list": "[1,2,3]"}, id="numbers come packed and one by one"),
+        pytest.param(b"\x18\5\x22\1a", {"text": "a"}, id="a member of a oneof clears the others"),
+        pytest.param(b"\x32\2\x08\1\x32\2\x10\2", {"point": {"x": 1, "y": 2}}, id="messages are merged"),
+        pytest.param(b"\x32\2\x08\1\x18\5\x32\2\x10\2", {"point": {"x": None, "y": 2}}, id="a cleared message is new"),
+        pytest.param(b"\x2a\2\x08\1", {"inner": '{"n":1,"list":[],"counts":{}}'}, id="a type in itself is text"),
+        pytest.param(b"\x3b\x08\1\x10\3\x3c", {"both": {"n": 1, "z": -2}}, id="a group has columns"),
+        pytest.param(b"\x40\1\x40\5", {"color": "GREEN"}, id="proto2 ignores an unknown symbol"),
+        pytest.param(b"\x4a\5\x0a\1a\x10\2", {"counts": '{"a":"2"}'}, id="a map is text"),
+    ],
+)
+def test_fields_are_read_as_the_specification_says(body: bytes, columns: dict[str, object]) -> None:
+    assert decoded(reading(EVERY), [in_wire_format(body)]) == [NOTHING | columns]
+    assert read_by_oracle(EVERY, body) == NOTHING | columns
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"\x08", id="a number without an end"),
+        pytest.param(b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\1", id="a number of eleven bytes"),
+        pytest.param(b"\x22\5ab", id="text beyond the value"),
+        pytest.param(b"\x32\3\x0a\5a", id="text beyond its message"),
+        pytest.param(b"\0\1", id="field 0"),
+        pytest.param(b"\x0f", id="wire type 7"),
+        pytest.param(b"\xa3\6\x08\5", id="a group without an end"),
+        pytest.param(b"\xa3\6\xac\6", id="the end of another group"),
+        pytest.param(b"\x3c", id="an end without a group"),
+        pytest.param(b"\x12\1\x80", id="packed numbers without an end"),
+        pytest.param(b"\xa3\6" * 101 + b"\xa4\6" * 101, id="groups 101 deep"),
+    ],
+)
+def test_damage_is_found_although_nobody_reads_the_field(body: bytes) -> None:
+    assert decoded(reading(EVERY, "color"), [in_wire_format(body)]) == ["value: not Protobuf of schema 17"]
+    assert read_by_oracle(EVERY, body) is None
+
+
+def test_an_open_symbol_without_a_name_is_its_number_and_defaults_are_read_without_presence() -> None:
+    schema = 'syntax = "proto3"; enum Color { RED = 0; } message R { Color color = 1; string text = 2; bool on = 3; }'
+    given_values = [in_wire_format(b"\x08\5"), in_wire_format(b"")]
+    assert decoded(reading(schema), list(given_values)) == [
+        {"color": "5", "text": "", "on": False},
+        {"color": "RED", "text": "", "on": False},
+    ]
+
+
+def test_text_that_is_no_utf_8_is_refused_where_it_is_a_column() -> None:
+    schema = 'syntax = "proto2"; message R { optional string text = 1; optional int32 n = 2; }'
+    value = in_wire_format(b"\x0a\1\xff\x10\3")
+    assert decoded(reading(schema, "text", "n"), [value]) == ["value: text is no string"]
+    assert decoded(reading(schema, "n"), [value]) == [{"n": 3}]
+
+
+@pytest.mark.parametrize(
+    ("written", "read", "cause"),
+    [
+        ("int32", "int64", None),
+        ("uint32", "bool", None),
+        ("string", "bytes", None),
+        ("int32", "sint32", "field f (1) is int32, and is read as sint32"),
+        ("repeated int32", "int32", "field f (1) is repeated int32, and is read as int32"),
+        ("float", "fixed32", "field f (1) is float, and is read as fixed32"),
+        ("P", "Q", "field x (1) is string, and is read as double"),
+    ],
+)
+def test_a_type_is_read_as_another_only_where_protobuf_allows_it(written: str, read: str, cause: str | None) -> None:
+    parts = "message P { string x = 1; } message Q { double x = 1; }"
+    was, now = (f'syntax = "proto3"; message R {{ {type} f = 1; }} {parts}' for type in (written, read))
+    [found] = decoded(reading(now, writers={17: was}), [in_wire_format(b"")])
+    assert (found if isinstance(found, str) else None) == (cause and f"value: schema 17 cannot be read: {cause}")
