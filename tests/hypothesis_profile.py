@@ -3,7 +3,7 @@
 | `HYPOTHESIS_PROFILE` | run by | a property | the laws | `sized(20)` |
 | --- | --- | --- | --- | --- |
 | | `make test-fast` | 50 | 15 | 10 |
-| `full` | `make test` | 50 | 100 | 20 |
+| `full` | `make test` | 50 | 50 | 20 |
 | `laws` | `make laws` | 50 | 2,000 | 20 |
 | `few` | `make checked` | 50 | 20 | 20 |
 
@@ -37,5 +37,5 @@ settings.register_profile(
 )
 settings.load_profile("tests")
 
-many = settings(max_examples={"few": 20, "full": 100, "laws": 2_000}.get(_PROFILE, 15))
+many = settings(max_examples={"few": 20, "full": 50, "laws": 2_000}.get(_PROFILE, 15))
 """For the laws."""

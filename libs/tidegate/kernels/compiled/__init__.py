@@ -23,6 +23,7 @@ if NUMBA_ON:
     import numba  # type: ignore[import-untyped, unused-ignore]
 
     from tidegate.kernels.compiled.cache import KernelCache
+    from tidegate.kernels.compiled.parts import hand_calls_over
 
 
 def compiled(function: Kernel) -> Kernel:
@@ -42,15 +43,22 @@ def compiled_in_place(function: Kernel) -> Kernel:
 
 
 def inlined(function: Kernel) -> Kernel:
-    """Compile a part of `compiled_in_place` kernels. It is inlined into each of them, so its arguments cost nothing."""
-    return _compile(function, _nrt=False, forceinline=True)
+    """Compile a part of `compiled_in_place` kernels. It is inlined into each of them, so its arguments cost nothing.
 
-
-def _compile(function: Kernel, **options: Any) -> Kernel:
+    Python may call it, too: its first call compiles the function once more, with what such a call needs.
+    """
     if not NUMBA_ON:
         return function
-    kernel = numba.njit(nogil=True, **options)(function)
-    kernel._cache = KernelCache(function, checked=CHECKED)
+    part = _compile(function, "-part", _nrt=False, forceinline=True, no_cpython_wrapper=True)
+    hand_calls_over(part, _compile(function, _nrt=False))
+    return part
+
+
+def _compile(function: Kernel, suffix: str = "", **options: Any) -> Kernel:
+    if not NUMBA_ON:
+        return function
+    kernel = numba.njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+    kernel._cache = KernelCache(function, suffix=f"{'-checked' if CHECKED else ''}{suffix}")
     return kernel  # type: ignore[no-any-return, unused-ignore]
 
 

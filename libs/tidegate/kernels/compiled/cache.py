@@ -29,12 +29,13 @@ _OURS = __name__.partition(".")[0]
 class KernelCache(caching.FunctionCache):  # type: ignore[misc, unused-ignore]
     """The cached machine code of one kernel."""
 
-    def __init__(self, kernel: Callable[..., object], *, checked: bool) -> None:
+    def __init__(self, kernel: Callable[..., object], *, suffix: str) -> None:
         """Name the kernel's files. Raise RuntimeError if neither the package's nor the user's folder can be written.
 
-        Kernels that check the bounds of arrays have files of their own, because numba's index does not tell them apart.
+        `suffix`: what the files' names end with. Kernels that check the bounds of arrays, and those that Python cannot
+        call, have files of their own, because numba's index does not tell them apart.
         """
-        self._impl_class = partial(_Files, checked=checked)
+        self._impl_class = partial(_Files, suffix=suffix)
         super().__init__(kernel)
 
     def _save_overload(self, sig: Any, data: Any) -> None:
@@ -52,14 +53,14 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 class _Files(caching.CompileResultCacheImpl):  # type: ignore[misc, unused-ignore]
-    def __init__(self, kernel: Callable[..., object], *, checked: bool) -> None:
+    def __init__(self, kernel: Callable[..., object], *, suffix: str) -> None:
         self._sources = sources_digest(kernel)
-        self._checked = "-checked" if checked else ""
+        self._suffix = suffix
         _digests_in_use.add(self._sources)
         super().__init__(kernel)
 
     def get_filename_base(self, fullname: str, abiflags: str) -> str:
-        return f"{super().get_filename_base(fullname, abiflags)}-{self._sources}{self._checked}"
+        return f"{super().get_filename_base(fullname, abiflags)}-{self._sources}{self._suffix}"
 
 
 _digests_in_use: set[str] = set()
@@ -78,7 +79,7 @@ def delete_stale_files(folder: Path) -> None:
             file.unlink(missing_ok=True)
 
 
-_DIGEST_IN_NAME = re.compile(r"-([0-9a-f]{16})(?:-checked)?\.")
+_DIGEST_IN_NAME = re.compile(r"-([0-9a-f]{16})(?:-checked)?(?:-part)?\.")
 
 
 def sources_digest(kernel: Callable[..., Any]) -> str:

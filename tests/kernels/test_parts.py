@@ -1,0 +1,39 @@
+"""Parts of kernels: they are compiled without the code for calls by Python, and Python can call them nevertheless."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tidegate.kernels.compiled import NUMBA_ON, compiled_in_place, inlined
+
+pytestmark = [pytest.mark.fast, pytest.mark.skipif(not NUMBA_ON, reason="without numba nothing is compiled")]
+
+
+@inlined
+def _twice(number: Any) -> Any:
+    return number * 2
+
+
+@compiled_in_place
+def _sum_of_doubles(numbers: Any) -> Any:
+    total = np.int64(0)
+    for number in numbers:
+        total += _twice(number)
+    return total
+
+
+def test_python_and_kernels_call_a_part_in_any_order() -> None:
+    assert _twice(4) == 8
+    assert _sum_of_doubles(np.arange(5)) == 20
+    assert _twice(5) == 10
+    assert _twice(0.25) == 0.5
+
+
+def test_the_code_of_a_part_for_kernels_has_no_wrappers_for_python_and_c() -> None:
+    _sum_of_doubles(np.arange(2))
+    (code,) = [code for code in _twice.overloads.values() if "int64" in str(code.signature)]  # type: ignore[attr-defined]
+    names = " ".join(function.name for function in code.library.get_defined_functions())
+    assert names and "cpython" not in names and "cfunc" not in names
