@@ -8,7 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE # hundreds of processes would each compile the 
 
 COMPOSE = $(shell docker compose version >/dev/null 2>&1 && echo docker compose || echo docker-compose)
 
-.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws checked fuzz long kill cluster s3 azure simulate rules bench docs lock clean
+.PHONY: help setup demo up down stack-demo test-stack test test-fast lint laws checked fuzz long kill cluster s3 browser azure simulate rules bench docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ test: lint ## every check and every test, the fast ones first
 	@echo "Tests with Spark and a broker, and fuzzing beside them"
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 60 --seed 1 & \
 	trap "kill $$! 2>/dev/null || true" EXIT; \
-	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not long and not kill and not stack' \
+	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not long and not kill and not stack and not browser' \
 		-n 5 --dist loadfile --no-loadscope-reorder && wait $$!
 	@echo "A few tests with their lakes in an S3 server (make s3 runs all)"
 	@$(BIN)/python -m pytest --lake s3 -n 2 --dist loadfile tests/end_to_end/test_commands.py tests/end_to_end/test_telemetry.py
@@ -70,6 +70,10 @@ s3: setup ## all with their lakes in a real S3 server: end to end, kills, bad da
 	@$(BIN)/python -m pytest -m 'not kill' --lake s3 -n 2 --dist loadfile tests/lake tests/end_to_end tests/bad_days
 	@$(BIN)/python -m pytest -m 'not stack' --lake s3 -s tests/kill
 	@$(BIN)/python -m pytest -m kill --lake s3 -s tests/lake
+
+browser: setup ## the pages of the console in Chromium: both colour schemes, narrow and wide, and what axe finds
+	@infra/chromium.sh
+	@$(BIN)/python -m pytest -m browser tests/console
 
 azure: setup ## operators end to end with their lakes in the emulator of Azure's blob storage, which needs Node.js and npm
 	@$(BIN)/python -m tests.lake.azure_server

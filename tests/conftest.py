@@ -86,7 +86,7 @@ def new_lake(request: pytest.FixtureRequest) -> NewLake:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands give up on a broker that is not there within a tenth of a second instead of five."""
-    for module in ("kafka.inspection", "doctor.status"):
+    for module in ("kafka.inspection", "doctor.status", "doctor.explanation.recomputation"):
         monkeypatch.setattr(f"tidegate.runtime.{module}.PROBE_TIMEOUT_S", 0.1)
 
 

@@ -44,6 +44,11 @@ class _Tags(HTMLParser):
         self.tags.append(tag)
 
 
+def table(text: str) -> str:
+    """The table of a page of rows."""
+    return text[text.index("<table>") : text.index("</table>")]
+
+
 def shown(text: str) -> str:
     """The text of a page, without tags."""
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
@@ -78,6 +83,10 @@ ADDRESSES = (
     "/operators/chain",
     "/operators/chain/held?step=limited",
     "/operators/absent",
+    "/operators/limited?batch=1",
+    "/operators/limited/key?key=0x&partition=0",
+    f"/operators/limited/key?key=0x{HOSTILE[0].hex()}",
+    f"/operators/chain/key?key=0x{HOSTILE[0].hex()}&step=limited",
     "/operators/limited/explain?at=3.0.0",
     "/operators/chain/explain?at=2.0.0",
 )
@@ -88,7 +97,8 @@ def test_hostile_keys_and_values_are_text(pages: TestClient, address: str) -> No
     answer = pages.get(address)
     tags = _Tags(answer.text).tags
     assert answer.status_code == 200
-    assert not {"script", "img", "iframe", "style"} & set(tags)
+    assert not {"img", "iframe", "style"} & set(tags)
+    assert tags.count("script") == answer.text.count('.js" defer></script>') <= 2
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", answer.text)
     assert len(answer.text) < 200_000
 
@@ -141,7 +151,7 @@ def test_an_operator_says_its_batches_its_options_and_what_the_file_says_instead
     text = shown(browser(changed).get("/operators/limited").text)
     assert "until: {time_limit: 10s}" in text
     assert "The file says {time_limit: 1h} : see tidegate plan." in text
-    assert "2 compaction" in text and "1 batch 2023-11-14 22:13:21.000 1000ms" in text
+    assert "2 compaction" in text and "1 batch 2023-11-14 22:13:21.000 UTC 1000ms" in text
 
 
 def test_the_page_of_a_pipeline_counts_by_step(pages: TestClient) -> None:
@@ -175,11 +185,11 @@ def test_a_link_shows_the_same_rows_after_a_compaction(browser: Browser, tmp_pat
     client = browser(given)
     link = re.search(r'href="([^"]+)">Link to this page', client.get("/operators/limited/held").text)
     assert link is not None
-    before = client.get(link[1]).text
+    before = table(client.get(link[1]).text)
     log.batch([record(b"b", b"v", 30, 1)])
     log.compact()
-    assert client.get(link[1]).text == before
-    assert client.get("/operators/limited/held").text != before
+    assert table(client.get(link[1]).text) == before
+    assert table(client.get("/operators/limited/held").text) != before
 
 
 def test_older_rows_are_a_link_away_and_stay_those_of_their_batch(browser: Browser, tmp_path: Path) -> None:
@@ -208,3 +218,48 @@ def test_an_emission_that_is_not_there_is_said(pages: TestClient) -> None:
     for place in ("9.0.0", "3.7.0", "3.0.99"):
         answer = pages.get(f"/operators/limited/explain?at={place}")
         assert answer.status_code == 404 and "the log has no emission there" in answer.text
+
+
+def test_an_operator_is_shown_as_it_was_after_a_batch(browser: Browser, tmp_path: Path) -> None:
+    given = application(tmp_path, limited=SUPPRESSION)
+    log = Written(given, "limited")
+    log.batch([record(b"a", b"v", 0, 0)])
+    log.batch([record(b"b", b"v", 1, 1), record(b"c", b"v", 2, 2)])
+    client = browser(given)
+    assert "held 3" in shown(client.get("/operators/limited").text)
+    text = shown(client.get("/operators/limited?batch=1").text)
+    assert "earlier : the operator as it was after this batch" in text
+    assert "held 1" in text and "newest batch 1 (batch)" in text and "no driver" not in text
+
+
+def test_charts_have_a_number_of_each_line_for_every_batch(pages: TestClient) -> None:
+    found = pages.get("/operators/limited/series").json()
+    assert found["batch"] == [0, 1, 2, 3] and len(found["time"]) == 4
+    lines = {chart["title"]: chart["lines"] for chart in found["charts"]}
+    assert lines["Records in"]["read"] == [0, 10, 10, 2]
+    assert lines["Held"]["records"][:2] == [0, 10]
+    assert set(lines["Emissions by cause"]) == {"time"}
+    assert lines["Lateness"]["largest, in seconds"][0] is None
+    assert pages.get("/operators/limited/series?batch=1").json()["batch"] == [0, 1]
+
+
+def test_each_row_leads_to_the_time_line_of_its_key(browser: Browser, tmp_path: Path) -> None:
+    """
+    batch  1: a at 0 s     2: a at 5 s     3: b at 12 s, which releases a
+    """
+    given = application(tmp_path, limited=SUPPRESSION)
+    log = Written(given, "limited")
+    for second, key in ((0, b"a"), (5, b"a"), (12, b"b")):
+        log.batch([record(key, b"v", second, len(log.records[0]))])
+    client = browser(given)
+    link = re.search(r'href="([^"]+key=0x61[^"]*)">time line', client.get("/operators/limited/emissions").text)
+    assert link is not None
+    text = client.get(link[1].replace("&amp;", "&")).text
+    marks = re.findall(r"<title>(batch [^<]+)</title>", text)
+    assert marks == [
+        "batch 1: replaced until batch 2, offset 0",
+        "batch 2: released until batch 3, offset 1",
+        "batch 3: emitted (time), offset 1",
+    ]
+    earlier = client.get(link[1].replace("&amp;", "&") + "&batch=1").text
+    assert "batch 1: held, offset 0" in earlier and "emitted (" not in earlier

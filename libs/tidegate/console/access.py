@@ -22,9 +22,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 
-LOGIN, STYLE = "/login", "/style.css"
-OPEN_TO_ALL = (LOGIN, STYLE)
-"""The paths that are served without a token: the login page, and what it looks like."""
+LOGIN = "/login"
+STATIC = {
+    "icon.svg": "image/svg+xml",
+    "style.css": "text/css",
+    "charts.css": "text/css",
+    "charts.js": "text/javascript",
+    "console.js": "text/javascript",
+}
+"""The files that pages load, with their types."""
+OPEN_TO_ALL = (LOGIN, *(f"/{name}" for name in STATIC))
+"""The paths that are served without a token: the login page, and files that are the same for everybody."""
 
 SHORTEST_TOKEN = 20
 """Fewest characters of a token that the user chooses."""
@@ -38,8 +46,8 @@ LONGEST_TARGET, LONGEST_BODY = 4_096, 4_096
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:\d{1,5})?", re.ASCII)
 
 HEADERS = {
-    "content-security-policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'",
+    "content-security-policy": "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self'; "
+    "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "referrer-policy": "no-referrer",
@@ -48,7 +56,8 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-"""Headers of every response: nothing is loaded from elsewhere, no script runs, and no other page shows this one."""
+"""Headers of every response: nothing is loaded from elsewhere, no script runs that is not a file of the console, and
+no other page shows this one."""
 
 
 class Refusal(NamedTuple):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import yaml
 
+from tidegate.console.overview import EARLIER
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import format_duration_ms, parse_duration_ms
@@ -16,8 +17,6 @@ from tidegate.runtime.configuration.application import settings_of
 from tidegate.runtime.telemetry.batch_metrics import by_step
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import metas_of
-from tidegate.state.lake.opening import open_lake
-from tidegate.state.lake.place import Place
 
 NEWEST_BATCHES = 25
 
@@ -65,18 +64,38 @@ class OperatorHistory:
     options: Sequence[OptionLine]
 
 
-def history_of(log: Place, config: OperatorConfig, metrics: Mapping[str, Any]) -> OperatorHistory:
-    """Return what the log says about the newest batches. `metrics`: the operator's, as its status has them."""
-    handle = OperatorLog.at(open_lake(log), None)
-    newest = handle.newest()
-    if newest is None:
-        return without_log(config)
+def history_of(
+    handle: OperatorLog, newest: BatchMeta, config: OperatorConfig, metrics: Mapping[str, Any]
+) -> OperatorHistory:
+    """Return what the log says about the newest batches at the handle's version, of which `newest` is the last.
+
+    `metrics`: the operator's, as its status has them; empty if they are not known.
+    """
     metas = metas_of(handle, range(max(0, newest.batch - NEWEST_BATCHES), newest.batch + 1))
     return OperatorHistory(
         batches=batch_lines(metas)[:NEWEST_BATCHES],
         steps=step_lines(config.operators, metas, metrics),
         options=option_lines(config, newest.settings),
     )
+
+
+def status_after(meta: BatchMeta) -> dict[str, Any]:
+    """Return the status of an operator as it was after the batch, as far as the log says it."""
+    why = {"rule": EARLIER, "text": "the operator as it was after this batch"}
+    partitions = [
+        {
+            "partition": partition,
+            "offset": known.next_offset,
+            "lag": None,
+            "stream_time": known.stream_time,
+            "last_batch": None if known.last is None else known.last[0],
+            "why": why,
+            **asdict(known.totals),
+        }
+        for partition, known in sorted(meta.partitions.items())
+    ]
+    facts = {"batch": meta.batch, "action": meta.action, "clock": meta.clock, "metrics": {}}
+    return {"log": meta.operator, "why": why, "partitions": partitions, **facts}
 
 
 def without_log(config: OperatorConfig) -> OperatorHistory:

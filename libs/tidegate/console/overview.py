@@ -10,7 +10,10 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding
 
-HEALTHY = frozenset({"running", "standing by", "starting", "recovering", "behind", "no input", "unknown"})
+EARLIER = "earlier"
+"""Rule of an operator that is shown as it was after an earlier batch."""
+
+HEALTHY = frozenset({EARLIER, "running", "standing by", "starting", "recovering", "behind", "no input", "unknown"})
 """Rules of `tidegate status` that nobody has to do something about. `unknown`: no broker answers, which the operator
 says."""
 
@@ -32,7 +35,7 @@ class OperatorSummary:
 
     `rule`, `why`: its state as `tidegate status` explains it. `log`: whether it has a log; without one there are no
     figures. `stream_time`: the smallest and the largest of its partitions, ms. `totals`: over all partitions.
-    `rate`: records read per second over the last minute before the newest batch. `lag`: None if it is not known.
+    `rate`: records read per second over the last minute before the newest batch. It and `lag` are None if not known.
     """
 
     name: str
@@ -49,7 +52,7 @@ class OperatorSummary:
     age_ms: int = 0
     stream_time: tuple[int, int] | None = None
     totals: Mapping[str, int]
-    rate: float = 0.0
+    rate: float | None = None
     lag: int | None = None
 
     @property
@@ -104,7 +107,7 @@ def summary_of(name: str, config: OperatorConfig, status: Mapping[str, Any], now
             "action": status["action"],
             "age_ms": now_ms - status["clock"],
             "stream_time": (min(times), max(times)) if times else None,
-            "rate": status["metrics"]["records_in_rate_60s"],
+            "rate": status["metrics"].get("records_in_rate_60s"),
             "lag": _sum_if_known([row["lag"] for row in partitions]),
         }
     return OperatorSummary(

@@ -12,11 +12,14 @@ from tidegate.contracts.config import OperatorConfig, OperatorRules
 
 _TIMES = ("timestamp", "window_start", "window_end", "bound", "valid_from")
 _DURATIONS = ("lateness",)
-_HEADINGS = {"timestamp": "event time (UTC)", "bound": "oldest accepted time (UTC)", "seq": "place"}
+_HEADINGS = {"timestamp": "event time", "bound": "oldest accepted time", "seq": "place"}
 
 
 class Cell(NamedTuple):
-    """Text of a cell. `form`: `text`, `hex`, `null` or `number`. `cut`: the number of all bytes if some are cut off."""
+    """Text of a cell.
+
+    `form`: `text`, `hex`, `null`, `number` or `time`. `cut`: the number of all bytes if some are cut off.
+    """
 
     text: str
     form: str = "text"
@@ -67,7 +70,7 @@ def _plain(name: str, value: Any, *, is_time: bool) -> Cell:
     if value is None:
         return Cell("-", "null")
     if is_time:
-        return Cell(texts.time_text(value))
+        return Cell(texts.time_text(value), "time" if texts.is_time(value) else "text")
     if name in _DURATIONS:
         return Cell(texts.age_text(value), "number")
     if isinstance(value, bool):

@@ -87,9 +87,14 @@ def time_text(time_ms: int | None) -> str:
         return "-"
     if time_ms >= MAX_TIMESTAMP:
         return "never"
-    if time_ms > _LAST_MS:
+    if not is_time(time_ms):
         return f"{time_ms} ms"
     return (_EPOCH + timedelta(milliseconds=time_ms)).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+
+
+def is_time(time_ms: int | None) -> bool:
+    """Return whether `time_text` gives a date and a time of day."""
+    return time_ms is not None and 0 <= time_ms <= _LAST_MS
 
 
 def age_text(duration_ms: int) -> str:

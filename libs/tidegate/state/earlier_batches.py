@@ -174,6 +174,15 @@ def log_after(lake: Lake, batch: int | None) -> OperatorLog:
     return OperatorLog.at(lake, version)
 
 
+def readable_batches(lake: Lake) -> range:
+    """Return the batches after which `log_after` can show the log, from the oldest to the newest."""
+    newest = log_after(lake, None).newest()
+    if newest is None:
+        return range(0)
+    oldest = _batch_at(lake, oldest_version(lake, log_after(lake, None).version))
+    return range(max(oldest, 0), newest.batch + 1)
+
+
 def _batch_at(log: Lake, version: int) -> int:
     """Return the newest batch at the version; -1 if its entry, and those of foreign entries before it, have none."""
     return next((document["batch"] for _version, document in documents_before(log, version)), -1)

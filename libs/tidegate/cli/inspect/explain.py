@@ -21,6 +21,7 @@ from tidegate.runtime.doctor.explanation.recomputation import from_topic
 from tidegate.state.delta_log.positions import Position
 
 DEADLINE_S = 30.0
+_AS_TEXT = {"hex": "0x{}", "time": "{} UTC"}
 
 
 @click.command("explain")
@@ -64,5 +65,5 @@ def _plain(explained: dict[str, Any]) -> dict[str, Any]:
 def _show(lines: list[Line]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for about, cell in lines:
-        table.add_row(about, f"0x{cell.text}" if cell.form == "hex" else cell.text)
+        table.add_row(about, _AS_TEXT.get(cell.form, "{}").format(cell.text))
     Console().print(table, markup=False)

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from tidegate.console import rows
 from tidegate.console.access import Gate, Logins
-from tidegate.console.operator_page import history_of, without_log
-from tidegate.console.overview import overview_of, problems_of, summary_of
+from tidegate.console.key_history import KeyQuery
+from tidegate.console.overview import overview_of
 from tidegate.console.pages.explain_page import explain_page
+from tidegate.console.pages.key_page import key_page
 from tidegate.console.pages.login import add_login, login_page
+from tidegate.console.pages.operator_page import operator_page, series_of
 from tidegate.console.pages.rendering import error_page, page
 from tidegate.console.pages.rows_page import KINDS, rows_page
-from tidegate.console.pages.sources import Sources, content_of
+from tidegate.console.pages.sources import Sources
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.runtime.configuration.application import Application
-from tidegate.runtime.doctor.status import application_status, operator_status
+from tidegate.runtime.doctor.explanation.finding import key_of
+from tidegate.runtime.doctor.status import application_status
 from tidegate.state.delta_log.positions import Position
+
+Partition = Annotated[int | None, Query(ge=0, lt=2**31)]
+BatchNumber = Annotated[int | None, Query(ge=0, lt=2**62)]
 
 
 def console(application: Application, logins: Logins, names: Sequence[str]) -> Gate:
@@ -45,19 +51,24 @@ def _add_pages(app: FastAPI, sources: Sources) -> None:
         return page("overview.html", application=application.application, overview=found)
 
     @app.get("/operators/{name}")
-    def operator(name: str) -> Response:
-        config = sources.config(name)
-        status = operator_status(application, name, sources.ends_of())
-        has_log = status["log"] is not None
-        history = history_of(application.lake / name, config, status["metrics"]) if has_log else without_log(config)
-        problems = [*problems_of(name, status), *(each for each in sources.findings() if each.about == name)]
-        facts: dict[str, Any] = {
-            "problems_found": problems,
-            "known": status,
-            "history": history,
-            "holds": content_of(config),
-        }
-        return page("operator.html", summary=summary_of(name, config, status, SYSTEM_CLOCK.now_ms()), **facts)
+    def operator(name: str, batch: BatchNumber = None) -> Response:
+        return operator_page(sources, name, batch)
+
+    @app.get("/operators/{name}/series")
+    def series(name: str, batch: BatchNumber = None) -> Response:
+        sources.config(name)
+        return JSONResponse(series_of(application, name, batch))
+
+    @app.get("/operators/{name}/key")
+    def key(
+        name: str, key: str, step: str | None = None, partition: Partition = 0, batch: BatchNumber = None
+    ) -> Response:
+        return key_page(
+            application,
+            name,
+            sources.rules(name, step),
+            KeyQuery(key_of(key, sources.config(name)), step, partition or 0, batch),
+        )
 
     @app.get("/operators/{name}/explain")
     def explain(name: str, at: str) -> Response:
@@ -68,8 +79,8 @@ def _add_pages(app: FastAPI, sources: Sources) -> None:
         name: str,
         what: str,
         step: str | None = None,
-        partition: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
-        batch: Annotated[int | None, Query(ge=0, lt=2**62)] = None,
+        partition: Partition = None,
+        batch: BatchNumber = None,
         before: str | None = None,
     ) -> Response:
         if what not in KINDS:

@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response
 from starlette.exceptions import HTTPException
 
-from tidegate.console.access import LOGIN, LONGEST_BODY, SESSION_S, STYLE, Logins, local_path
+from tidegate.console.access import LOGIN, LONGEST_BODY, SESSION_S, STATIC, Logins, local_path
 from tidegate.console.pages.rendering import page
 
 _STATIC = Path(__file__).parents[1] / "static"
@@ -22,9 +22,8 @@ CLIENT_TIMEOUT_S = 10.0
 def add_login(app: FastAPI, logins: Logins) -> None:
     """Add the pages that exchange a token for a cookie."""
 
-    @app.get(STYLE)
-    def style() -> Response:
-        return FileResponse(_STATIC / "style.css", media_type="text/css")
+    for name, media_type in STATIC.items():
+        _add_file(app, name, media_type)
 
     @app.get(LOGIN)
     def login(request: Request, token: str | None = None) -> Response:
@@ -37,6 +36,12 @@ def add_login(app: FastAPI, logins: Logins) -> None:
         form = parse_qs((await asyncio.wait_for(_body(request), CLIENT_TIMEOUT_S)).decode(errors="replace"))
         token, wanted = (form.get(name, [""])[0] for name in ("token", "to"))
         return _logged_in(logins, token, local_path(wanted)) or login_page(request, status=403, is_wrong=True)
+
+
+def _add_file(app: FastAPI, name: str, media_type: str) -> None:
+    @app.get(f"/{name}")
+    def file() -> Response:
+        return FileResponse(_STATIC / name, media_type=media_type)
 
 
 async def _body(request: Request) -> bytes:

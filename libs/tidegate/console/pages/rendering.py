@@ -14,7 +14,7 @@ _TEMPLATES = Environment(
     loader=PackageLoader("tidegate.console"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
 _TEMPLATES.filters |= {"time": texts.time_text, "age": texts.age_text, "number": texts.number_text}
-_TEMPLATES.filters |= {"visible": texts.visible}
+_TEMPLATES.filters |= {"visible": texts.visible, "is_time": texts.is_time}
 
 
 def page(template: str, status: int = 200, **content: Any) -> HTMLResponse:

@@ -17,6 +17,11 @@ from tidegate.contracts.log_schema import Kind as RowKind
 from tidegate.operators.registry import kind_of
 from tidegate.runtime.configuration.application import Application
 from tidegate.state.delta_log.positions import Position
+from tidegate.state.earlier_batches import readable_batches
+from tidegate.state.lake.opening import open_lake
+
+LONGEST_KEY = 1_000
+"""Most bytes of a key in an address."""
 
 KINDS: dict[str, RowKind] = {"held": "state", "emissions": "emission", "late": "late", "rejected": "rejected"}
 """Kinds of rows that a page shows, by the last part of its path."""
@@ -39,20 +44,34 @@ def rows_page(application: Application, name: str, what: str, rules: OperatorRul
         table=cells_of(page.rows, config, rules),
         explained=_explained(name, page) if query.kind == "emission" else [],
         query=query,
-        older=None if page.older is None else _address(name, what, fixed | {"before": page.older}),
-        here=_address(name, what, fixed | {"before": query.before}),
-        step_links=[(step, _address(name, what, asked | {"step": step})) for step, _ in content if step is not None],
-        kind_links=[(each, _address(name, each, asked | (first_step if each == "held" else {}))) for each in KINDS],
+        batches=readable_batches(open_lake(application.lake / name)),
+        keys=_key_links(name, page, query),
+        older=None if page.older is None else address_of(name, what, fixed | {"before": page.older}),
+        here=address_of(name, what, fixed | {"before": query.before}),
+        step_links=[(step, address_of(name, what, asked | {"step": step})) for step, _ in content if step is not None],
+        kind_links=[(each, address_of(name, each, asked | (first_step if each == "held" else {}))) for each in KINDS],
     )
+
+
+def _key_links(name: str, page: rows.Page, query: rows.Query) -> list[str]:
+    """Return the address of the time line of each row's key; none for a null key."""
+    asked = {"step": query.step, "batch": query.batch}
+    found = page.rows.select(["key", "partition"]).to_pylist()
+    return [
+        ""
+        if row["key"] is None or len(row["key"]) > LONGEST_KEY
+        else address_of(name, "key", asked | {"partition": row["partition"], "key": f"0x{row['key'].hex()}"})
+        for row in found
+    ]
 
 
 def _explained(name: str, page: rows.Page) -> list[str]:
     """Return the address of the explanation of each emission."""
     positions = (Position(**row) for row in page.rows.select(Position._fields).to_pylist())
-    return [_address(name, "explain", {"at": position}) for position in positions]
+    return [address_of(name, "explain", {"at": position}) for position in positions]
 
 
-def _address(name: str, what: str, parts: dict[str, Any]) -> str:
-    """Return the address of a page of rows."""
+def address_of(name: str, what: str, parts: dict[str, Any]) -> str:
+    """Return the address of a page of an operator."""
     query = urlencode({part: value for part, value in parts.items() if value is not None})
     return f"/operators/{name}/{what}" + (f"?{query}" if query else "")

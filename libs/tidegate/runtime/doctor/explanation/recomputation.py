@@ -12,7 +12,7 @@ from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.change_preview import table_state
-from tidegate.runtime.kafka.client import client
+from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.state.raised_offsets import raised_now
 
@@ -33,6 +33,7 @@ def from_topic(application: Application, name: str, deadline_s: float) -> Input:
 
     def read(partition: int, start: int, end: int) -> Iterator[Records]:
         kafka, topic = client(application.kafka), application.operators[name].input
+        kafka.probe(PROBE_TIMEOUT_S)  # a fetch would wait longer for a broker that is away
         while True:
             found = fetch(kafka, topic, partition, start, end, max_bytes=PIECE_BYTES, deadline_s=deadline_s)
             yield found.records
