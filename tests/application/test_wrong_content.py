@@ -92,6 +92,7 @@ CONTENT: dict[str, list[Any]] = {
     **dict.fromkeys(("fields", "emits"), SCHEMAS),
     "schema": [{}, {"type": "record"}, {"type": "long"}],
     "schemas": [""],
+    "message": ["", "a b", "Other"],
     "number": [-1, 1.5, "", 2**70],
 }
 """Values of the right types, by the names of parameters, that mean nothing."""

@@ -123,6 +123,8 @@ SOUND: dict[str, Any] = {
     "query": "SELECT 1",
     "condition": "true",
     "reason": "it is wrong",
+    "emits": {"delay": "int64"},
+    "message": "R",
 }
 MORE: dict[str, dict[str, Any]] = {
     "table": {"history": "1d"},
@@ -130,6 +132,7 @@ MORE: dict[str, dict[str, Any]] = {
     "to": {"topic": "results"},
     "timestamp": {"field": "at"},
     "evict": {"function": "module:function"},
+    "protobuf": {"schema": 'syntax = "proto3"; message R { int32 n = 1; }'},
 }
 """Further arguments of functions, or other ones."""
 VARIADIC: dict[str, list[Any]] = {"limits": [tg.time_limit("1s")], "bounds": [], "aggregates": [tg.count()]}

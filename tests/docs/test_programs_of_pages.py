@@ -28,7 +28,13 @@ def is_known(rows: pa.RecordBatch) -> pa.Array: ...
 @tg.batch_function(emits={"airport": "string", "delay": "int64"})
 def stops(rows: pa.RecordBatch) -> pa.RecordBatch: ...
 """
-MODULES = {"delays": WORST, "gates": WORST, "legs": LEGS}
+MERGING = """
+import pyarrow as pa
+
+
+def delays(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch: ...
+"""
+MODULES = {"delays": WORST, "gates": WORST, "legs": LEGS, "merging": MERGING}
 """Modules of functions that programs import."""
 
 SPARK = "from pyspark.sql import SparkSession\n\nspark: SparkSession\n"

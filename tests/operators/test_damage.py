@@ -23,6 +23,9 @@ pytestmark = pytest.mark.fast
 
 CLOCK_MS = 12
 
+VALUE = b'{"n": 10, "most": 2}'
+"""One that every operator takes, also those that read JSON."""
+
 NOT_FOUND = {("suppression", "pool_numbers"), ("pipeline", "held.pool_numbers")}
 """Flips that make a slot out of memory that was never used: such a slot is free, as are those after it."""
 
@@ -155,7 +158,7 @@ def test_a_suppression_state_with_a_flipped_window_flag_is_rebuilt() -> None:
 
 def test_a_value_with_inverted_bits_is_detected(case: Case) -> None:
     partition = Partition(operator_for(case.holding), CLOCK_MS)
-    partition.play([Row(b"k" * 8, bytes(64), 1, 0)])
+    partition.play([Row(b"k" * 8, VALUE.ljust(64), 1, 0)])
     [arena] = [name for name in arrays_of(partition.operator) if name.rpartition(".")[2] == "arena"]
     content = partition.storage.arrays()[arena].view(np.int64)
     used = np.flatnonzero(content == int.from_bytes(b"k" * 8, "little"))
@@ -181,7 +184,7 @@ ARRAYS = [(kind, name) for kind in cases() for name in arrays_of(operator_for(ca
 def test_damage_to_each_array_of_a_state_is_found(kind: str, name: str) -> None:
     partition = Partition(operator_for(cases()[kind].holding), CLOCK_MS)
     partition.play([])
-    partition.play([Row(b"key-%d" % (at % 20), b"v" * 20, at, at) for at in range(30)])
+    partition.play([Row(b"key-%d" % (at % 20), VALUE, at, at) for at in range(30)])
     seed = seed_of(partition)
     content = partition.storage.arrays()[name].view(np.uint8)
     content[np.flatnonzero(content)[-1]] ^= 1

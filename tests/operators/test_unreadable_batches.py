@@ -24,7 +24,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 
 def test_an_unreadable_record_batch_is_rejected_and_the_other_records_are_processed(case: Case) -> None:
-    rows = [Row(b"a", b"1", 5, 10), Row(b"", b'{"first_offset":11}', 6, 11), Row(b"a", b"2", 7, 90)]
+    rows = [Row(b"a", b'{"n": 1}', 5, 10), Row(b"", b'{"first_offset":11}', 6, 11), Row(b"a", b'{"n": 2}', 7, 90)]
     records = replace(Records.from_rows(rows), unreadable=np.array([0, TOO_LARGE, 0], np.int8))
     result = opened(case.holding).step(records, 0)
     assert [(row["offset"], row["cause"], row["value"]) for row in result.rejected.to_pylist()] == [

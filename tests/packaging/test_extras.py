@@ -21,6 +21,7 @@ IMPORTED_AS = {
     "confluent-kafka": "confluent_kafka",
     "delta-spark": "delta",
     "google-crc32c": "google_crc32c",
+    "grpcio-tools": "grpc_tools",
     "kafka-python": "kafka",
 }
 IMPORTED_AS |= {"prometheus-client": "prometheus_client", "python-snappy": "snappy"}

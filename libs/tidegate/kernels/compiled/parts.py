@@ -13,7 +13,7 @@ def hand_calls_over(part: Any, called: Any) -> None:
     """Let calls of `part` by Python run `called`: the same function, compiled so that Python can call it.
 
     The code of the part stays with its dispatcher for kernels, and out of the dispatcher's table of calls: a call by
-    Python would jump to a wrapper that is not there.
+    Python would jump to a wrapper that is not there. `part.called` is `called`.
     """
 
     def keep_for_kernels(code: Any) -> None:
@@ -27,3 +27,4 @@ def hand_calls_over(part: Any, called: Any) -> None:
 
     part.add_overload = keep_for_kernels
     part._compile_for_args = compile_for_call
+    part.called = called

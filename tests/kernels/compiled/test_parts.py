@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidegate.kernels.compiled import NUMBA_ON, compiled_in_place, inlined
+from tidegate.kernels.compiled import compiled_in_place, inlined
 
-pytestmark = [pytest.mark.fast, pytest.mark.skipif(not NUMBA_ON, reason="without numba nothing is compiled")]
+pytestmark = pytest.mark.fast
 
 
 @inlined
@@ -32,8 +32,13 @@ def test_python_and_kernels_call_a_part_in_any_order() -> None:
     assert _twice(0.25) == 0.5
 
 
-def test_the_code_of_a_part_for_kernels_has_no_wrappers_for_python_and_c() -> None:
+def test_the_code_of_a_part_for_kernels_has_no_wrapper_for_python() -> None:
     _sum_of_doubles(np.arange(2))
-    (code,) = [code for code in _twice.overloads.values() if "int64" in str(code.signature)]  # type: ignore[attr-defined]
-    names = " ".join(function.name for function in code.library.get_defined_functions())
-    assert names and "cpython" not in names and "cfunc" not in names
+    _twice(1)
+    assert not any(_has_wrapper(code) for code in _twice.overloads.values())  # type: ignore[attr-defined]
+    assert all(_has_wrapper(code) for code in _twice.called.overloads.values())  # type: ignore[attr-defined]
+    assert _twice.overloads and _twice.called.overloads  # type: ignore[attr-defined]
+
+
+def _has_wrapper(code: Any) -> bool:
+    return code.library.get_pointer_to_function(code.fndesc.llvm_cpython_wrapper_name) != 0
