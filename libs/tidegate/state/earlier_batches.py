@@ -176,10 +176,10 @@ def log_after(lake: Lake, batch: int | None) -> OperatorLog:
 
 def readable_batches(lake: Lake) -> range:
     """Return the batches after which `log_after` can show the log, from the oldest to the newest."""
-    newest = log_after(lake, None).newest()
-    if newest is None:
+    log = log_after(lake, None)
+    if (newest := log.newest()) is None:
         return range(0)
-    oldest = _batch_at(lake, oldest_version(lake, log_after(lake, None).version))
+    oldest = _batch_at(lake, oldest_version(lake, log.version))
     return range(max(oldest, 0), newest.batch + 1)
 
 

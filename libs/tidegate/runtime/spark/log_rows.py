@@ -21,7 +21,7 @@ from tidegate.runtime.spark.history import refuse_latest_values, versions_in
 from tidegate.state.delta_log.data_files import ANY_BATCH, read_files
 from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.earlier_batches import version_after
+from tidegate.state.earlier_batches import log_after
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
 from tidegate.state.lake.port import Lake
@@ -145,7 +145,7 @@ def found(
     if batch is not None and not 0 <= batch <= newest.batch:
         raise UserError("the log has no such batch", value=batch, remedy=f"its newest one is {newest.batch}")
     if batch is not None and view not in OUTPUTS:
-        at = _version_of(lake, at, batch)
+        at = log_after(lake, batch).version
     return LogRows(
         lake=lake,
         version=at,
@@ -179,14 +179,6 @@ def _check_view(view: str, rules: OperatorRules, as_of: int | None) -> None:
         raise UserError("only a history has times", value=f"view {view}", remedy="read the view history of a table")
     if as_of is not None:
         refuse_latest_values(rules, as_of)
-
-
-def _version_of(lake: Lake, newest: int, batch: int) -> int:
-    """Return the newest version of the log whose batch is the given one, or the one before it."""
-    if (version := version_after(lake, newest, batch)) is not None:
-        return version
-    remedy = "read a later batch: the log's entries no longer reach back to this one"
-    raise UserError("the state as of that batch is gone", value=batch, remedy=remedy)
 
 
 def _as_time(milliseconds: pa.ChunkedArray) -> pa.ChunkedArray:
