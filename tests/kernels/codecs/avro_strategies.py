@@ -171,6 +171,8 @@ def in_columns(type: Any, value: Any) -> Any:
         return str(value)
     if kind in ("bytes", "fixed") and isinstance(value, str):  # fastavro leaves a default as the schema has it
         return value.encode("latin-1")
+    if kind == "float":  # fastavro promotes an int to 64 bits: a float has 32
+        return struct.unpack("f", struct.pack("f", value))[0]
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
