@@ -452,3 +452,40 @@ def test_fields_that_a_batch_function_cannot_emit_are_refused_where_it_is_decora
     with pytest.raises(UserError) as refused:
         tg.batch_function(emits="score")  # type: ignore[arg-type]
     assert refused.value.remedy
+
+
+ORDERS = {"customer": "string", "amount": "float64", "at": "int64", "more": "json", "address": {"zip": "int32"}}
+
+
+@pytest.mark.parametrize("behind_a_filter", [False, True])
+@pytest.mark.parametrize(
+    ("field", "cause"),
+    [
+        ("amuont", "values have no field amuont"),
+        ("address.city", "values have no field address.city"),
+        ("amount.cents", "values have no field amount.cents"),
+        ("customer", "field customer is no number, but string"),
+        ("address", "field address is no number, but an object"),
+    ],
+)
+def test_an_aggregate_of_a_field_that_described_values_lack_is_a_problem(
+    behind_a_filter: bool, field: str, cause: str
+) -> None:
+    app = application()
+    orders = app.stream("orders", name="totals", value=tg.json(ORDERS))
+    orders = orders.filter("amount > 0") if behind_a_filter else orders
+    windows = orders.window(tg.tumbling("1h", grace="0s"))
+    windows.aggregate(total=tg.sum(field), first=tg.first("customer")).to("totals")
+    here = test_an_aggregate_of_a_field_that_described_values_lack_is_a_problem
+    [problem] = problems(app)
+    line = lines(here, "windows.aggregate(")
+    assert problem == (f"test_problems.py:{line} .aggregate() of totals, aggregate", cause)
+
+
+def test_aggregates_of_fields_that_are_described_or_unknown_are_no_problem() -> None:
+    app = application()
+    for name, value in (("some", tg.json(ORDERS)), ("any", tg.json())):
+        windows = app.stream("orders", name=name, value=value).window(tg.tumbling("1h", grace="0s"))
+        fields = (None, "amount", "address.zip", "more", "more.items.size")
+        windows.aggregate(**{f"of_{at}": tg.max(field) for at, field in enumerate(fields)}).to(f"{name}-totals")
+    app.check()

@@ -185,3 +185,23 @@ def test_every_command_loads_its_file_in_one_way() -> None:
     assert len(commands) > 12
     loaders = {inspect.getmodule(inspect.unwrap(each.callback)).load for each in commands if each.callback}  # type: ignore[union-attr]
     assert loaders == {load}
+
+
+@pytest.mark.parametrize(
+    ("line", "remedy"),
+    [
+        ('tg.hopping("1h", every="1m")', "write hopping(length, *, advance, grace)"),
+        ("tg.max_keys(3)", "write max_keys(count, *, when_full)"),
+        ('app.stream("a", name="b").select("x")', "write Source.select(**fields)"),
+        ("tg.Application()", "write Application(name, *, kafka, lake, "),
+        ("len()", "run `python "),
+    ],
+)
+def test_a_call_with_arguments_that_a_function_does_not_take_names_those_that_it_takes(
+    program: Path, line: str, remedy: str
+) -> None:
+    program.write_text(PROGRAM.replace("other = 5", line))
+    with pytest.raises(UserError) as caught:
+        load(Path(f"{program}:app"))
+    assert str(caught.value.remedy).startswith(remedy)
+    assert str(caught.value.value).endswith(":5")

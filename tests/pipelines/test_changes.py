@@ -140,7 +140,7 @@ def test_a_step_that_holds_keys_alone_or_reads_other_fields_does_not_mind() -> N
     for step in (FIRST, counted() | largest):
         before, after = (pipeline(TYPED[type], step, **DELAY) for type in ("int64", "string"))
         assert allowed(changes(before, after)) == [f"steps before {step['name']}"]
-    of_late = counted() | {"aggregate": {"max": {"field": "late"}}, "emit": "final"}
+    of_late = counted() | {"aggregate": {"last": {"field": "late"}}, "emit": "final"}
     before, after = (pipeline(TYPED[type], of_late, **DELAY) for type in ("int64", "string"))
     assert "steps.counts.input.late" in refused(changes(before, after))
 

@@ -263,9 +263,18 @@ class Application:
         except ConfigurationError as error:
             placed = [self._placed(problem) for problem in error.problems]
             raise ConfigurationError([*problems, *(problem for problem in placed if problem is not None)]) from None
+        problems = problems or [*self._problems_of_fields(found)]
         if problems:
             raise ConfigurationError(problems)
         return found
+
+    def _problems_of_fields(self, found: Configuration) -> Iterator[Problem]:
+        """Yield fields that operators name and their values lack; pipelines have been checked for that."""
+        for name, definition in self._definitions.operators.items():
+            for option, problem in definition.unknown_fields(found.operators[name]):
+                placed = definition.placed(problem.at(option, None))
+                if placed is not None:
+                    yield placed
 
     def __eq__(self, other: object) -> bool:
         """Return whether both are the same application, wherever their programs and files are."""

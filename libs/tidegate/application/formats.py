@@ -62,7 +62,7 @@ def string() -> Format:
 
 
 def json(fields: Fields | None = None) -> Format:
-    """Return the format of JSON documents. `fields`: those that expressions may read, with their types.
+    """Return the format of JSON documents. `fields`: those that steps read, with their types.
 
     Types are bool, int8, int16, int32, int64, float32, float64, string, json (the text of any value), and fields again.
     In a dataclass they are bool, int, float, str, and dataclasses; a field may be None.

@@ -7,16 +7,21 @@ import runpy
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
+from inspect import signature
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
+import tidegate
 from tidegate.application.application import Application
 from tidegate.application.options import PROGRAM
 from tidegate.application.program import let_workers_import, loading
 from tidegate.contracts.errors import TidegateError, UserError
 
 _MODULE = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_]\w*")
+
+_CALLED = re.compile(r"([\w.]+)\(\) (?:takes|missing|got)")
+"""The beginning of Python's own message about the arguments of a call."""
 
 
 def is_program(target: Path) -> bool:
@@ -76,9 +81,26 @@ def _run(file: Path) -> dict[str, Any]:
         except TidegateError:
             raise
         except (Exception, SystemExit) as error:
-            remedy = f"run `python {file}` to see the whole error"
+            remedy = _signature(error) or f"run `python {file}` to see the whole error"
             problem = f"the program failed: {type(error).__name__}: {error}"
             raise UserError(problem, value=f"{file}:{_line(path, error)}", remedy=remedy) from error
+
+
+def _signature(error: BaseException) -> str | None:
+    """Return how a function of `tidegate` is called, if it was called with arguments that it does not take."""
+    called = _CALLED.match(str(error)) if isinstance(error, TypeError) else None
+    if called is None:
+        return None
+    name, _, method = called[1].partition(".")
+    public = [getattr(tidegate, each) for each in tidegate.__all__]
+    named = {each.__name__: each for one in public for each in getattr(one, "__mro__", [one])}
+    function = getattr(named.get(name), method, None) if method else named.get(name)
+    if not callable(function):
+        return None
+    known = signature(function)
+    parameters = [each.replace(annotation=each.empty) for each in known.parameters.values() if each.name != "self"]
+    shown = known.replace(parameters=parameters, return_annotation=known.empty)
+    return f"write {called[1].removesuffix('.__init__')}{shown}"
 
 
 @contextmanager

@@ -344,6 +344,10 @@ class OperatorRules(Config):
         """Return whether the operator reads its input's values as JSON, whatever they are."""
         return False
 
+    def unknown_fields(self, values: Values) -> Iterator[tuple[str, InvalidValue]]:
+        """Yield what is wrong with options that name fields of its input's values, with the names of the options."""
+        return iter(())
+
     def held_columns(self, values: Values) -> pa.Schema:
         """Return the columns of its input's values that the operator's state may hold: all, unless the kind knows."""
         return values.schema

@@ -22,6 +22,7 @@ TYPES: dict[str, pa.DataType] = {
     "json": pa.large_string(),
 }
 """The types of fields, by name. `json` is the JSON text of any value, such as an array."""
+_NUMBERS = [type for name, type in TYPES.items() if name.startswith(("int", "float", "json"))]
 _NAMES = {type: name for name, type in TYPES.items()}
 
 Primitive: TypeAlias = Literal["bytes", "string", "int16", "int32", "int64", "float32", "float64", "uuid"]
@@ -108,6 +109,24 @@ class Values(NamedTuple):
             at = found.get_field_index(name) if found is not None and pa.types.is_struct(found) else -1
             found = found.field(at).type if found is not None and at >= 0 else None
         return found
+
+    def check_field(self, path: Sequence[str], *, is_number: bool) -> None:
+        """Raise InvalidValue if values are objects of known fields, and these names lead to none, or to no number.
+
+        What is in a field of the type `json` is unknown.
+        """
+        if self.form != "object":
+            return
+        known = next((type for at in range(1, len(path)) if (type := self.type_of(path[:at])) == TYPES["json"]), None)
+        found = known or self.type_of(path)
+        if found is None:
+            names = ", ".join(self.schema.names)
+            raise InvalidValue(
+                f"values have no field {'.'.join(path)}", f"name one of {names}; or add it to the fields of the values"
+            )
+        if is_number and found not in _NUMBERS:
+            shown = "an object" if pa.types.is_struct(found) else _NAMES[found]
+            raise InvalidValue(f"field {'.'.join(path)} is no number, but {shown}", "name a field of numbers")
 
 
 def schema_of(fields: Mapping[str, Any]) -> pa.Schema:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from tidegate.application.options import Fault, Unusable, as_yaml, faults_in, functions_in
 from tidegate.application.places import Place
-from tidegate.contracts.errors import Problem
+from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import InvalidValue, Problem
 from tidegate.contracts.naming import NAME_FORM
+from tidegate.contracts.values import Values, schema_of
 
 PIPELINE = "pipeline"
 INPUT = -1
@@ -171,6 +173,15 @@ class Definition:
         """Return the definition whose newest operator has further options, and the name that it had."""
         return self.after(verb, place, options, faults, len(self.steps) - 1 if self.is_pipeline else None)
 
+    def unknown_fields(self, config: OperatorConfig) -> Iterator[tuple[str, InvalidValue]]:
+        """Yield what is wrong with options that name fields of described values, with the options.
+
+        Nothing of a pipeline, whose configuration has the types of its values and is checked with them.
+        """
+        if self.is_pipeline or not isinstance(described := self.types.get("value"), Mapping) or "json" not in described:
+            return
+        yield from config.unknown_fields(Values.of_fields(schema_of(described["json"])))
+
     def newest_option(self, name: str) -> Any:
         """Return an option of the newest operator or stateless step; None if it has none, and behind a merge."""
         return None if self.ends is not None else (self.steps[-1] if self.steps else self.options).get(name)
@@ -237,7 +248,11 @@ class Definition:
         if not option:  # the name is refused
             return self.calls[0]
         named = [path for path in (*paths, "kind") if any(path in call.options for call in self.calls)]
-        return next((call for call in reversed(self.calls) if named and named[0] in call.options), self.calls[-1])
+        if not named and option in self.types:
+            return self.calls[0]
+        within = [call for call in self.calls if any(name.startswith(f"{option}.") for name in call.options)]
+        found = [call for call in self.calls if named and named[0] in call.options]
+        return (found or within or self.calls)[-1]
 
     def without_output(self) -> Problem:
         """Return the problem that this stream has no output."""

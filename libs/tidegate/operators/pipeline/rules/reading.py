@@ -93,7 +93,7 @@ class Reading:
         except ValidationError as error:
             self._errors += [_detail((at, *each["loc"]), each) for each in error.errors(include_url=False)]
         except InvalidValue as error:
-            self._errors.append(_detail((at,), {"type": "value_error", "input": raw, "ctx": {"error": error}}))
+            self._errors.append(_error((at,), raw, error))
         else:
             return
         self._place = None
@@ -148,8 +148,7 @@ class Reading:
         for at in Graph(self.steps).leaves():
             step = self.steps[at]
             if self.places[at].is_input and not isinstance(step, Stateful):
-                error = {"type": "value_error", "input": None, "ctx": {"error": InvalidValue(*_UNPROCESSED)}}
-                self._errors.append(_detail((at,), error))
+                self._errors.append(_error((at,), None, InvalidValue(*_UNPROCESSED)))
 
     def _stateful(self, raw: Mapping[str, Any]) -> tuple[Stateful, Place | None]:
         kind = _kind(raw)
@@ -174,6 +173,10 @@ class Reading:
             self._check_is_only_reader()
         if place is None:
             return step, None
+        if unknown := list(rules.unknown_fields(place.values)):
+            raise ValidationError.from_exception_data(
+                "step", [_error((option,), raw[option], each) for option, each in unknown]
+            )
         behind = place.behind(rules, emits, table)
         _check_values(rules, place, behind.values, table)
         return step, behind
@@ -398,6 +401,10 @@ def _as_mapping(raw: object) -> Mapping[str, Any]:
     if not isinstance(raw, Mapping):
         raise InvalidValue("not a step", _STEPS)
     return raw
+
+
+def _error(loc: tuple[int | str, ...], value: object, error: InvalidValue) -> InitErrorDetails:
+    return _detail(loc, {"type": "value_error", "input": value, "ctx": {"error": error}})
 
 
 def _detail(loc: tuple[int | str, ...], error: Mapping[str, Any]) -> InitErrorDetails:

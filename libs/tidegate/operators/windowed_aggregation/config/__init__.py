@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
@@ -161,6 +162,10 @@ class WindowedAggregationRules(OperatorRules):
                 "put with_columns or select before the aggregation, whose results are objects of fields",
             )
         return self.aggregate.results(values)
+
+    def unknown_fields(self, values: Values) -> Iterator[tuple[str, InvalidValue]]:
+        """Yield fields of aggregates that the values are known to lack, or not to have numbers in."""
+        return (("aggregate", problem) for problem in self.aggregate.unknown_fields(values))
 
     def reads_json(self) -> bool:
         """Return whether aggregates read fields, or whole values."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 
 import pyarrow as pa
@@ -189,6 +189,15 @@ class Aggregates(Config):
     def reads_fields(self) -> bool:
         """Return whether an aggregate is computed from a field."""
         return any(isinstance(entry.source, JsonField) for entry in self.entries)
+
+    def unknown_fields(self, values: Values) -> Iterator[InvalidValue]:
+        """Yield what is wrong if the values are known to lack a field, or not to have numbers in it."""
+        for entry in self.entries:
+            if isinstance(entry.source, JsonField):
+                try:
+                    values.check_field(entry.source.names, is_number=entry.kind not in OF_ELEMENTS)
+                except InvalidValue as error:
+                    yield error
 
     def results(self, values: Values) -> Values:
         """Return what is known of the results; numbers of unknown type are doubles."""
