@@ -4,6 +4,7 @@
     from tidegate import SuppressionConfig      the configuration of each kind of operator
     from tidegate import SuppressionRules       the same without topics, for streaming DataFrames
     from tidegate import VersionedTable         a versioned table of its own, without a service
+    from tidegate import read_log               rows of an operator log, for DuckDB or Polars
     from tidegate import WindowStore            a window store of its own, without a service
     import tidegate.spark                       operators on streaming DataFrames, views
     import tidegate.operators.testing.driver              an operator, driven record by record
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
     from tidegate.operators.table_history.versioned_table import VersionedTable
     from tidegate.operators.windowed_aggregation import WindowedAggregationConfig, WindowedAggregationRules
+    from tidegate.runtime.spark.log_rows import read_log
     from tidegate.window_store import WindowStore
 
 __all__ = [
@@ -111,6 +113,7 @@ __all__ = [
     "near_last",
     "newest",
     "protobuf",
+    "read_log",
     "recent",
     "session",
     "string",
@@ -165,6 +168,7 @@ _NAMES = {
     "tidegate.operators.table_history": ("TableHistoryConfig", "TableHistoryRules"),
     "tidegate.operators.windowed_aggregation": ("WindowedAggregationConfig", "WindowedAggregationRules"),
     "tidegate.operators.table_history.versioned_table": ("VersionedTable",),
+    "tidegate.runtime.spark.log_rows": ("read_log",),
     "tidegate.window_store": ("WindowStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

@@ -25,8 +25,8 @@ from tidegate.contracts.records import Records, Row
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
+from tidegate.kernels.codecs.schema_sources import source_of
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.evaluated.schema_sources import source_of
 
 pytestmark = pytest.mark.fast
 

@@ -447,13 +447,13 @@ def _key_shown_as(form: Format) -> Any:
 
 
 def _shown_as(form: Format) -> Any:
-    """Return the format in which views show keys or values; None for others, which they show as bytes."""
+    """Return the format in which views show keys or values; None for Avro and Protobuf, whose schemas say it."""
     faults = faults_in(form.fields)
     if faults:
         return Unusable(faults[0])
     if form.name == "uuid":
         return "string"
-    return form.name if form.name in ("bytes", "string", "json") else None
+    return None if form.is_registered else form.name
 
 
 def _time_fault(time: object) -> Unusable | None:

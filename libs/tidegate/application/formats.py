@@ -71,17 +71,17 @@ def json(fields: Fields | None = None) -> Format:
 
 
 def int16() -> Format:
-    """Return the format of Kafka's short: two bytes, the highest first. Views show bytes."""
+    """Return the format of Kafka's short: two bytes, the highest first."""
     return Format("int16")
 
 
 def int32() -> Format:
-    """Return the format of Kafka's integer: four bytes, the highest first. Views show bytes."""
+    """Return the format of Kafka's integer: four bytes, the highest first."""
     return Format("int32")
 
 
 def int64() -> Format:
-    """Return the format of Kafka's long: eight bytes, the highest first. Views show bytes."""
+    """Return the format of Kafka's long: eight bytes, the highest first."""
     return Format("int64")
 
 
@@ -97,7 +97,7 @@ def avro(
     writers are, from which values are resolved to this one as Avro's specification says. That is the URL of a schema
     registry, a file `NAME.properties` with the options of its client, or a folder, with `17.avsc` for the schema of
     number 17. Every worker reads files under the same path. To write, with `.to(TOPIC, value=...)`, name the `number`
-    under which the schema is registered. Relative paths start at the folder of the program. Views show bytes. It needs
+    under which the schema is registered. Relative paths start at the folder of the program. It needs
     the extra `avro`, and for a registry `schema-registry`.
     """
     folder = caller().folder
@@ -115,7 +115,7 @@ def protobuf(message: str, *, schema: str | Path, schemas: str | Path) -> Format
     `message`: the full name of the message type to read, such as `weather.Report`. `schema`: the path of the `.proto`
     file that has it, or its text. `schemas`: where the schemas of writers are: as for `avro`, with `17.proto` for the
     schema of number 17 in a folder. Values of another message type, and those whose fields have types that cannot be
-    read as those of `schema`, are rejected rows. Views show bytes. It needs the extra `protobuf`, and for a registry
+    read as those of `schema`, are rejected rows. It needs the extra `protobuf`, and for a registry
     `schema-registry`.
     """
     folder, remedy = caller().folder, 'name a message type, such as "weather.Report"'
@@ -163,12 +163,12 @@ def _schema_in(file: Path) -> Any:
 
 
 def float32() -> Format:
-    """Return the format of Kafka's float: four bytes, the highest first. Views show bytes."""
+    """Return the format of Kafka's float: four bytes, the highest first."""
     return Format("float32")
 
 
 def float64() -> Format:
-    """Return the format of Kafka's double: eight bytes, the highest first. Views show bytes."""
+    """Return the format of Kafka's double: eight bytes, the highest first."""
     return Format("float64")
 
 

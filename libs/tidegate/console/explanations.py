@@ -33,7 +33,7 @@ def lines_of(found: Explanation, config: OperatorConfig) -> list[Line]:
 
     `config`: the operator's in the file, whose formats decode keys and values.
     """
-    rules = config.operators.get(found.row.get("step") or "", config)
+    rules = config.shown(found.row.get("step"))
     return [
         *_emission(found, config, rules),
         *_cause(found),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -55,15 +55,9 @@ def cell_of(name: str, value: Any, config: OperatorConfig, rules: OperatorRules,
 
 
 def _of_bytes(name: str, content: bytes | None, config: OperatorConfig, rules: OperatorRules) -> Cell:
-    form, length = (_key_form(config), texts.KEY_LENGTH) if name == "key" else (rules.value_format, texts.VALUE_LENGTH)
+    form, length = (config.key_format, texts.KEY_LENGTH) if name == "key" else (rules.value_format, texts.VALUE_LENGTH)
     found = texts.shown(content, form, length)
     return Cell("null", "null") if found is None else Cell(found.text, "hex" if found.is_hex else "text", found.size)
-
-
-def _key_form(config: OperatorConfig) -> texts.KeyType:
-    """Return the type of the keys if the operator knows one, as pipelines do, otherwise their format."""
-    typed = getattr(config, "key", "bytes")
-    return cast(texts.KeyType, typed if typed != "bytes" else config.key_format)
 
 
 def _plain(name: str, value: Any, *, is_time: bool) -> Cell:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import unicodedata
 from datetime import UTC, datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from tidegate.contracts.config import Format
+from tidegate.contracts.config import ShownAs
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 
 KEY_LENGTH, VALUE_LENGTH = 120, 1_000
@@ -22,12 +22,10 @@ _UTF8_BYTES = 4
 _INVISIBLE = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 """Categories of characters that are shown by their numbers: controls, bidirectional ones too, and unassigned ones."""
 
-_INTEGER_BYTES = {"int16": 2, "int32": 4, "int64": 8}
+_INTEGER_BYTES: dict[ShownAs, int] = {"int16": 2, "int32": 4, "int64": 8}
 _LAST_MS = 253_402_300_799_999
 """The last millisecond of year 9999, the last year that Python knows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-KeyType = Format | Literal["int16", "int32", "int64"]
 
 
 class Shown(NamedTuple):
@@ -38,7 +36,7 @@ class Shown(NamedTuple):
     size: int | None = None
 
 
-def shown(content: bytes | None, form: KeyType, length: int) -> Shown | None:
+def shown(content: bytes | None, form: ShownAs, length: int) -> Shown | None:
     """Return the text for a key or value of that format, cut to `length` characters; None for null.
 
     What is not UTF-8 is hexadecimal; so are control characters in the format `bytes`. In the formats `string` and

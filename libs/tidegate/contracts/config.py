@@ -33,6 +33,8 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -58,6 +60,7 @@ from tidegate.contracts.naming import (
     topic_problem,
 )
 from tidegate.contracts.validation import problems_of
+from tidegate.contracts.values import Avro, AvroOutput, Protobuf
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -141,7 +144,12 @@ Size = Annotated[
     BeforeValidator(_size, json_schema_input_type=str | int),
     Field(examples=[65_536, "64MiB"]),
 ]
-Format = Literal["bytes", "string", "json"]
+Format = Literal["bytes", "string", "json", "int16", "int32", "int64", "float32", "float64"]
+ShownAs = Annotated[
+    Format | Avro | AvroOutput | Protobuf,
+    PlainValidator(TypeAdapter(Format).validate_python, json_schema_input_type=Format),
+]
+"""How views show values: an option has a format; the types of registered values come from their schemas alone."""
 AddedWindows = Literal["headers", "time", "session"]
 """How windows are added to output records: as headers, or in Kafka's format of time-windowed or session keys."""
 
@@ -288,12 +296,20 @@ class OperatorRules(Config):
     """Where the event timestamp is; default: it is the timestamp of the Kafka record."""
     key_format: Format = "bytes"
     """Format in which views show keys."""
-    value_format: Format = "bytes"
+    value_format: ShownAs = "bytes"
     """Format in which views show values."""
     max_ahead: Duration | None = None
     """Records with a timestamp further than this ahead of the micro-batch's clock are rejected; default: no limit."""
     rewind_window: Duration = 7 * 86_400_000
     """How far back in time the log can be read as of an earlier version."""
+
+    def shown(self, step: str | None = None) -> OperatorRules:
+        """Return the rules with the formats in which views show its results, or what a step of it holds and emits."""
+        return self
+
+    def shown_formats(self) -> set[ShownAs]:
+        """Return the formats of keys and values that its views need."""
+        return {self.key_format, self.value_format}
 
     def closed_kept_for_ms(self) -> int | None:
         """Return how far behind stream time closed windows are still known, in ms; None if nothing depends on that."""

@@ -74,12 +74,13 @@ class Values(NamedTuple):
     `form`: a primitive, which is the column `value`; `object`, JSON objects with the fields of `schema`; `single`, a
     bare JSON value, which is the only column of `schema`; `joined`, objects of `stream` and `table`: the last column of
     `schema` is the table's value, the others are the fields of the stream's, and `sides` says how both are written;
-    `avro` and `protobuf`, records with the fields of `schema`, as `registered` says.
+    `avro` and `protobuf`, records with the fields of `schema`, as `registered` says. Of `bytes` that a step has written
+    `registered` says how.
     """
 
     form: Primitive | Literal["object", "single", "joined", "avro", "protobuf"]
     schema: pa.Schema
-    registered: Avro | Protobuf | None = None
+    registered: Avro | Protobuf | AvroOutput | None = None
     sides: tuple[Values, Values] | None = None
 
     @classmethod

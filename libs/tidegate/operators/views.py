@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate.contracts.config import Format, KeyRules, OperatorRules
+from tidegate.contracts.config import KeyRules, OperatorRules, ShownAs
 
 TIME = pa.timestamp("ms")
 """The type of columns of times in what a kind's `held` returns."""
 
-_SHOWN_AS: dict[Format, str] = {"bytes": "{0}", "string": "CAST({0} AS STRING)", "json": "CAST({0} AS STRING)"}
+_AS_TEXT = "CAST({0} AS STRING)"
+_TEXTS: dict[ShownAs, str] = {"bytes": "{0}", "string": _AS_TEXT, "json": _AS_TEXT}
 _COUNTS = "late_and_rejected_counts"
 _DEPRECATED = {"refused_counts": _COUNTS}
 """Former names of views, without that of the operator, and the present ones."""
@@ -52,8 +54,9 @@ def register_refused(spark: Any, name: str, config: OperatorRules, *more: str) -
     """Create the views `<name>_late` and `<name>_rejected`, with `more` columns; return their names."""
     times = [f"{_as_calendar_time('timestamp')} AS event_time", f"{_as_calendar_time('bound')} AS bound_time"]
     own = {"late": ("topic", "lateness", "bound"), "rejected": ("topic", "bound")}
+    shown = as_received(config)
     return [
-        _register(spark, f"{name}_{kind}", name, config, kind, ", ".join([*columns, *times, *more]))
+        _register(spark, f"{name}_{kind}", name, shown, kind, ", ".join([*columns, *times, *more]))
         for kind, columns in own.items()
     ]
 
@@ -84,7 +87,27 @@ def register_emissions(spark: Any, name: str, config: OperatorRules, *more: str)
 
 def shown_columns(config: OperatorRules) -> tuple[str, str]:
     """Return the SQL expressions that show key and value in the configured formats."""
-    return _SHOWN_AS[config.key_format].format("key"), _SHOWN_AS[config.value_format].format("value")
+    return _shown("key", config.key_format), _shown("value", config.value_format)
+
+
+def _shown(column: str, form: ShownAs) -> str:
+    return _TEXTS.get(form, f"{function_of(form)}({{0}})").format(column)
+
+
+def is_typed(form: ShownAs) -> bool:
+    """Return whether views show values of that format as numbers or as fields: not as text or bytes."""
+    return form not in _TEXTS
+
+
+def function_of(form: ShownAs) -> str:
+    """Return the name of the SQL function that reads values of a typed format. It depends on the format alone."""
+    return f"tidegate_{sha256(repr(form).encode()).hexdigest()[:16]}"
+
+
+def as_received(config: OperatorRules) -> OperatorRules:
+    """Return the rules that show typed keys and values as bytes: late and rejected ones may be none of the format."""
+    typed = {name: "bytes" for name in ("key_format", "value_format") if is_typed(getattr(config, name))}
+    return config.model_copy(update=typed)
 
 
 def window_names(config: KeyRules) -> tuple[str, ...]:

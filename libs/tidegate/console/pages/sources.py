@@ -33,11 +33,11 @@ class Sources:
         """Return the rules of an operator, or of its step. Raise UserError if it has no such step."""
         config = self.config(name)
         if step is None:
-            return config
+            return config.shown()
         steps = config.operators
         if step not in steps:
             raise UserError("there is no such step", value=step[:100], remedy=f"steps: {', '.join(steps) or 'none'}")
-        return steps[step]
+        return config.shown(step)
 
     def ends_of(self) -> EndsOf:
         """Return a function that says what is known of a topic without asking the broker."""

@@ -20,6 +20,7 @@ from tidegate.contracts.config import (
     OutputDeclaration,
     OutputWindows,
     PartChange,
+    ShownAs,
     TableFacts,
     TableRead,
     TimeWindows,
@@ -30,7 +31,7 @@ from tidegate.contracts.config import (
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Primitive, Values
-from tidegate.operators.pipeline.rules import own_table, sinks
+from tidegate.operators.pipeline.rules import own_table, shown, sinks
 from tidegate.operators.pipeline.rules.changes import Chain, changes_of_results, changes_of_steps, is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import Place, as_config
@@ -171,6 +172,20 @@ class PipelineRules(KeyRules):
     def places(self) -> tuple[Place, ...]:
         """Return the place before each step, and the one behind the last."""
         return _places(self.steps, _start(dict(self)))
+
+    def shown(self, step: str | None = None) -> OperatorRules:
+        """Return the rules with the formats in which views show results, or what a step with a name holds and emits."""
+        if step is None:
+            return self.model_copy(update={"value_format": shown.of_results(self.steps, self.places(), self)})
+        rules = self.operators.get(step, self)
+        is_own_table = self.table is not None and step == self.table.name
+        form = rules.value_format if is_own_table else shown.of_step(self.steps, self.places(), self, step)
+        return rules.model_copy(update={"key_format": self.key_format, "value_format": form})
+
+    def shown_formats(self) -> set[ShownAs]:
+        """Return the formats of keys and values that the views of all steps need."""
+        named = [*self.operators, *(step.name for step in self.steps if not isinstance(step, Sink) and step.name)]
+        return {self.key_format, *(self.shown(name).value_format for name in (None, *named))}
 
     def holds(self) -> dict[str, int | None]:
         """Return by step how far the marks that it passes on stay behind its stream time, ms; None: it passes none."""

@@ -7,11 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorRules
-from tidegate.contracts.values import PRIMITIVES
 from tidegate.operators.pipeline.config import PipelineRules, Stateful
 from tidegate.operators.pipeline.passage.results import own_columns
 from tidegate.operators.pipeline.rules.graph import Graph, Node
-from tidegate.operators.pipeline.rules.places import WINDOW, Place
+from tidegate.operators.pipeline.rules.places import WINDOW
 from tidegate.operators.registry import kind_of, operator_for
 from tidegate.operators.views import create_view, register_emissions, register_refused
 
@@ -30,39 +29,20 @@ def register(spark: Any, name: str, config: PipelineRules) -> list[str]:
     the row (`step`, `source`). `<name>_emissions` has the bounds of the windows of keys, ms.
     """
     register_refused(spark, name, config, "step", "source")
-    places, graph = config.places(), Graph(config.steps)
-    windowed = any(place.windowed for place in places)
+    windowed = any(place.windowed for place in config.places())
     columns = ("step", "source", *(WINDOW if windowed else ()))
-    register_emissions(spark, name, _shown_at(_plainest(config, graph), config, config), *columns)
+    register_emissions(spark, name, config.shown(), *columns)
     views = [_register_steps(spark, name)]
     if config.table is not None:
-        rules = config.table.rules.model_copy(update={"key_format": config.key_format})
+        rules = config.shown(config.table.name)
         views.append(_register_log(spark, name, config.table.name, rules))
         views += kind_of(rules.kind).register_views(spark, f"{name}_{config.table.name}", rules)
-    for node in graph.nodes():
+    for node in Graph(config.steps).nodes():
         named = [step for step in node.steps if step.name == node.name]
         for step in named[:1]:
-            rules = step.rules if isinstance(step, Stateful) else config
-            shown = _shown_at(places[node.at], rules, config)
-            views += _register_step(spark, name, node, shown, holds_state=rules is not config)
+            holds_state = isinstance(step, Stateful)
+            views += _register_step(spark, name, node, config.shown(node.name), holds_state=holds_state)
     return views
-
-
-def _plainest(config: PipelineRules, graph: Graph) -> Place:
-    """Return the place of results that are written or come last; one whose values are no JSON if there is one."""
-    places = config.places()
-    shown = [*(places[each.at] for each in graph.written()), places[-1]]
-    return min(shown, key=lambda place: place.values.form not in _PLAIN)
-
-
-_PLAIN = {*PRIMITIVES, "avro", "protobuf"}
-"""Values that are no JSON, by their form."""
-
-
-def _shown_at(place: Place, rules: OperatorRules, config: PipelineRules) -> OperatorRules:
-    """Return the rules with the formats in which views show keys and values at that place."""
-    value_format = config.value_format if place.values.form in _PLAIN else "json"
-    return rules.model_copy(update={"key_format": config.key_format, "value_format": value_format})
 
 
 def _register_steps(spark: Any, name: str) -> str:

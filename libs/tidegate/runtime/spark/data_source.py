@@ -6,28 +6,22 @@ Spark passes options as text and calls the reader in processes without a session
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
 from tidegate.contracts.errors import UserError
 from tidegate.runtime.spark import log_rows
-from tidegate.runtime.spark.log_rows import LogRows
+from tidegate.runtime.spark.log_rows import LogRows, milliseconds_of
 from tidegate.state.lake.place import Place
 
 FORMAT = "tidegate"
 OPTIONS = ("path", "view", "step", "batch", "asOf")
-_SQL_TYPES = {
-    pa.int8(): "TINYINT",
-    pa.int32(): "INT",
-    pa.int64(): "BIGINT",
-    pa.string(): "STRING",
-    pa.binary(): "BINARY",
-    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
-}
 
 
 def register(spark: Any) -> None:
@@ -43,10 +37,9 @@ class LogDataSource(DataSource):  # type: ignore[misc]
         """Return the name of the format."""
         return FORMAT
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """Return the columns. Raise UserError if the options name nothing that there is."""
-        fields = rows_of(self.options).schema
-        return ", ".join(f"`{field.name}` {_SQL_TYPES[field.type]}" for field in fields)
+        return from_arrow_schema(rows_of(self.options).schema, prefer_timestamp_ntz=True)
 
     def reader(self, schema: Any) -> LogReader:
         """Return the reader of the rows, which stays at the log's present version."""
@@ -104,5 +97,4 @@ def _milliseconds(text: str) -> int:
     except ValueError:
         remedy = "write ms since the epoch, or 2013-01-01T12:00:00, which is in UTC, or with an offset"
         raise UserError("not a time", value=text, remedy=remedy) from None
-    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1_000)
+    return milliseconds_of(time)

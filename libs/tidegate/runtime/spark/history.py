@@ -13,6 +13,7 @@ from tidegate.contracts.errors import UserError
 from tidegate.operators.table_history import TableHistoryRules
 from tidegate.operators.table_history.views import rules_that_show, versions_as_of, versions_query, was_valid
 from tidegate.runtime.spark.s3a import let_read
+from tidegate.runtime.spark.typed_columns import register_functions
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
@@ -53,6 +54,8 @@ def history_as_of(
         remedy = "name the folder of a table_history's log"
         raise UserError("there is no log of that table", value=log.place, remedy=remedy)
     let_read(spark, log.place)
+    if rules is not None:
+        register_functions(spark, rules.shown_formats())
     rows = spark.read.format("delta").load(log.place.for_spark)
     asked = F.lit(timestamp) if isinstance(timestamp, int) else F.unix_millis(F.lit(timestamp))
     retention_ms = None if rules is None else rules.history_retention

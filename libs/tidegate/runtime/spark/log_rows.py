@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.config import KeyRules, OperatorRules
+from tidegate.contracts.config import KeyRules, OperatorRules, ShownAs
 from tidegate.contracts.errors import UserError
+from tidegate.kernels.codecs.shown import shown
 from tidegate.operators.registry import kind_of, operator_for
-from tidegate.operators.views import window_names
+from tidegate.operators.views import as_received, is_typed, window_names
 from tidegate.runtime.configuration.application import rules_of
 from tidegate.runtime.spark.history import refuse_latest_values, versions_in
 from tidegate.state.delta_log.data_files import ANY_BATCH, read_files
@@ -96,19 +99,27 @@ class LogRows:
     def _shown(self, rows: pa.Table) -> pa.Table:
         """Return the rows with the columns of the schema."""
         times = {"event_time": "timestamp", "valid_from": "timestamp", "valid_to": "next"}
+        typed = {name: shown(form) for name, form in self._formats.items() if is_typed(form)}
         columns = [
-            _as_time(rows[times[field.name]]) if field.type == _TIME else rows[field.name].cast(field.type, safe=False)
+            _as_time(rows[times[field.name]])
+            if field.name in times
+            else typed[field.name].column(rows[field.name])
+            if field.name in typed
+            else rows[field.name].cast(field.type, safe=False)
             for field in self.schema
         ]
         return pa.table(columns, self.schema)
 
     def _own(self, names: Sequence[str]) -> list[pa.Field]:
-        formats = {"key": self.rules.key_format, "value": self.rules.value_format}
-        of_log = self._log().schema
-        return [
-            pa.field(name, pa.string()) if formats.get(name, "bytes") != "bytes" else of_log.field(name)
-            for name in names
-        ]
+        formats, of_log = self._formats, self._log().schema
+        return [_shown_as(of_log.field(name), formats.get(name, "bytes")) for name in names]
+
+    @property
+    def _formats(self) -> dict[str, ShownAs]:
+        """Return the formats of keys and values. Rows that may have several values show those as bytes."""
+        mixed = self.view in ("late", "rejected") or (self.view == STATE and self.rules.operators)
+        rules = as_received(self.rules) if mixed else self.rules
+        return {"key": rules.key_format, "value": rules.value_format}
 
     @property
     def _left_out(self) -> set[str]:
@@ -159,14 +170,48 @@ def found(
     )
 
 
+def read_log(
+    log: str | Path,
+    *,
+    view: str = "emissions",
+    step: str | None = None,
+    batch: int | None = None,
+    as_of: datetime | int | None = None,
+) -> pa.RecordBatchReader:
+    """Return the rows of an operator log in Arrow, which DuckDB and Polars read. No Spark, Java or file is needed.
+
+    `log`: its folder, or its URL in an object store. `view`: `emissions`, `late`, `rejected`, `state`, or of a table
+    `history`. `step`: of a pipeline. `batch`: as of which the rows are. `as_of`: of a history, what was valid at that
+    time: ms, or a datetime, which is in UTC unless it says otherwise. Keys and values have the operator's formats:
+    numbers, and records of Avro and Protobuf, are typed columns, and null where they cannot be read.
+
+    Raise UserError, which names what there is, if there is no such log, view, step or batch.
+    """
+    time = milliseconds_of(as_of) if isinstance(as_of, datetime) else as_of
+    rows = found(Place.of(log).within(Path.cwd()), view=view, step=step, batch=batch, as_of=time)
+    batches = (each for partition in rows.partitions for each in rows.read(partition))
+    return pa.RecordBatchReader.from_batches(rows.schema, batches)
+
+
+def milliseconds_of(time: datetime) -> int:
+    """Return the time in ms since the epoch; one without a zone is in UTC."""
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1_000)
+
+
+def _shown_as(field: pa.Field, form: ShownAs) -> pa.Field:
+    if form == "bytes":
+        return field
+    return pa.field(field.name, shown(form).type if is_typed(form) else pa.string())
+
+
 def _rules_of_step(whole: OperatorRules, step: str | None) -> OperatorRules:
     if step is None:
-        return whole
+        return whole.shown()
     if step not in whole.operators:
         there_are = ", ".join(whole.operators) or "none: the operator is no pipeline"
         raise UserError("the operator has no such step with state", value=step, remedy=f"its steps are: {there_are}")
-    formats = {"key_format": whole.key_format, "value_format": whole.value_format}
-    return whole.operators[step].model_copy(update=formats)
+    return whole.shown(step)
 
 
 def _check_view(view: str, rules: OperatorRules, as_of: int | None) -> None:

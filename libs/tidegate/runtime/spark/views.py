@@ -10,6 +10,7 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.operators.registry import kind_of
 from tidegate.operators.views import deprecations, register_log, register_outputs
 from tidegate.runtime.spark.s3a import let_read
+from tidegate.runtime.spark.typed_columns import register_functions
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
@@ -50,6 +51,7 @@ def register(spark: Any, log: Place, name: str, rules: OperatorRules, version: i
 
 
 def _register_views(spark: Any, name: str, rules: OperatorRules) -> list[str]:
+    register_functions(spark, rules.shown_formats())
     return [*register_outputs(spark, name, rules), *kind_of(rules.kind).register_views(spark, name, rules)]
 
 

@@ -11,24 +11,18 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.values import Avro, Protobuf, Values
-from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.json_columns import JsonDecoder
 from tidegate.kernels.codecs.port import CODE, Decoded, Decoder
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder
-from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
+from tidegate.kernels.codecs.registered import decoder_of_registered
 from tidegate.kernels.codecs.registry_format import NO_PREFIX, NULL
 from tidegate.kernels.columns import binary_parts
-from tidegate.operators.pipeline.evaluated.schema_sources import source_of
 
 
 def decoder_of(values: Values, chosen: Sequence[pa.Field]) -> Decoder:
     """Return the decoder of these fields of the values."""
-    names = [field.name for field in chosen]
-    match values.registered:
-        case Avro(schema, schemas):
-            return AvroDecoder(schema, names, source_of(schemas))
-        case Protobuf(schema, message, schemas):
-            return ProtobufDecoder(schema, message, names, source_of(schemas, ".proto"))
+    if isinstance(values.registered, Avro | Protobuf):
+        return decoder_of_registered(values.registered, [field.name for field in chosen])
     if values.form == "joined":
         return _JoinedDecoder(values, chosen)
     if values.form in ("object", "single"):

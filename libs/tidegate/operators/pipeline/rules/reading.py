@@ -281,7 +281,7 @@ def _behind_encode(step: Encode, place: Place) -> Place:
     fields = place.values.schema
     if isinstance(step.encode, AvroOutput):
         AvroEncoder(fields, step.encode.schema, step.encode.number)
-        return place.with_values(Values.of_bytes())
+        return place.with_values(Values.of_bytes()._replace(registered=step.encode))
     if len(fields) != 1:
         raise InvalidValue(
             f"values have {len(fields)} fields ({', '.join(fields.names)}), and {step.encode} is one value",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlsplit
 
 import orjson
 import pyarrow as pa
 from pydantic import PlainSerializer, PlainValidator
 
+from tidegate.contracts.config import Format
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.values import (
     PRIMITIVES,
@@ -148,8 +149,10 @@ def values_of(value: Any) -> Values:
     return Values.of_fields(value) if isinstance(value, pa.Schema) else Values.of_primitive(value)
 
 
-def shown_as(type: object) -> Literal["string", "json"] | None:
-    """Return the format in which views show keys or values of that type; None for those that they show as bytes."""
+def shown_as(type: object) -> Format | None:
+    """Return the format in which views show keys or values of that type; None for bytes, Avro and Protobuf."""
     if isinstance(type, pa.Schema) or (isinstance(type, Mapping) and "json" in type):
         return "json"
-    return "string" if type in ("string", "uuid") else None
+    if not isinstance(type, str) or type not in PRIMITIVES or type == "bytes":
+        return None
+    return "string" if type == "uuid" else cast(Format, type)

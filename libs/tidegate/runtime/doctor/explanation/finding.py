@@ -42,8 +42,7 @@ NOT_OF_AN_EMISSION = ("kind", "op")
 
 def key_of(text: str, config: OperatorConfig) -> bytes:
     """Return the key that a person has written: 0x and hexadecimal digits, a number where keys are numbers, or text."""
-    typed = getattr(config, "key", "bytes")
-    size = INTEGER_BYTES.get(config.key_format if typed == "bytes" else typed)
+    size = INTEGER_BYTES.get(config.key_format)
     try:
         if text.startswith("0x"):
             return bytes.fromhex(text[2:])
