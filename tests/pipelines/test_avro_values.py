@@ -146,13 +146,13 @@ def test_a_program_names_the_schema_as_a_mapping_or_by_its_file(tmp_path: Path) 
 
 def test_the_program_of_the_page_on_avro_reads_its_schema(tmp_path: Path) -> None:
     """docs/how-to/avro.md."""
-    texts = {block.language: block.text for block in blocks(DOCS / "how-to" / "avro.md")}
+    program = next(block.text for block in blocks(DOCS / "how-to" / "avro.md") if block.language == "python")
     schema, count = (block.text for block in blocks(DOCS / "how-to" / "avro.md") if block.language == "json")
     (tmp_path / "flight.avsc").write_text(schema)
     (tmp_path / "count.avsc").write_text(count)
     (tmp_path / "schemas").mkdir()
     (tmp_path / "schemas" / "17.avsc").write_text(json.dumps(FLIGHT))
-    (tmp_path / "app.py").write_text(texts["python"].replace("app.run()", ""))
+    (tmp_path / "app.py").write_text(program)
     config = load_application(tmp_path / "app.py:app").configuration().operators["late"]
     assert isinstance(config, PipelineConfig)
     first, *_, last = steps_of(config)
