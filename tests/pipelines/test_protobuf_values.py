@@ -11,7 +11,7 @@ import pytest
 
 import tidegate as tg
 from tests.kernels.codecs.protobuf_strategies import in_wire_format, message_class
-from tests.pipelines.test_avro_values import COUNTS, FLIGHT, SUPPRESSED, avro, flight, values_of
+from tests.pipelines.test_avro_values import COUNTS, FLIGHT, SUPPRESSED, avro, counted, flight, values_of
 from tests.pipelines.test_rules import pipeline, problems
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.flow import Flow, Sifted
@@ -203,11 +203,51 @@ def test_a_program_names_the_schema_by_its_file_or_its_text(tmp_path: Path) -> N
     assert tg.Application.from_yaml(app.to_yaml()) == app
 
 
-def test_keys_and_results_are_not_protobuf(tmp_path: Path) -> None:
+HOURS = 'syntax = "proto3"; package weather; message Hour { int64 n = 1; optional double worst = 2; }'
+COUNTED = {**COUNTS, "aggregate": {"count": True}}
+WRITTEN: dict[str, Any] = {"schema": HOURS, "message": "weather.Hour", "number": 9}
+
+
+def test_results_are_written_as_messages_and_what_does_not_fit_is_rejected() -> None:
+    steps = [COUNTED, {"select": {"n": "count", "worst": "count * 0.5::double"}}, {"encode": {"protobuf": WRITTEN}}]
+    config = pipeline(*steps)
+    assert steps_as_written(config.steps)[-1] == {"encode": {"protobuf": WRITTEN}}
+    *_, last = steps_of(config)
+    assert last.function is not None
+    sifted = last.function(counted(b'{"n":2,"worst":1.0}', b'{"n":null,"worst":1.0}', b'{"n":0,"worst":null}'))
+    made = message_class(HOURS, "weather.Hour")
+    expected = [in_wire_format(made(**row).SerializeToString(), 9) for row in ({"n": 2, "worst": 1.0}, {})]
+    assert values_of(sifted) == expected
+    assert (sifted.rejected.tolist(), list(sifted.causes)) == ([1], ["its n does not fit the schema"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "cause"),
+    [
+        ({"number": -1}, "the number of the schema is no number of a registry"),
+        ({"message": "weather.Day"}, "the schema has no message weather.Day"),
+        ({"schema": "message"}, "not a schema of Protobuf"),
+        ({"schema": {}}, "not a description of Protobuf values"),
+        ({"schemas": "x"}, "not a format of values"),
+    ],
+)
+def test_a_description_of_results_that_is_wrong_is_a_problem(changed: dict[str, Any], cause: str) -> None:
+    [found] = problems(COUNTED, {"select": {"n": "count"}}, {"encode": {"protobuf": {**WRITTEN, **changed}}}).values()
+    assert cause in found
+
+
+def test_a_program_writes_protobuf(tmp_path: Path) -> None:
+    (tmp_path / "hour.proto").write_text(HOURS)
+    app = tg.Application("flights", kafka="localhost:1", lake=tmp_path, keep_output="1d")
+    form = tg.protobuf("weather.Hour", schema=tmp_path / "hour.proto", number=9)
+    app.stream("a", name="a").window(tg.tumbling("1h", grace=0)).count().select(n="count").to("b", value=form)
+    assert "number: 9" in app.to_yaml()
+    assert tg.Application.from_yaml(app.to_yaml()) == app
+
+
+def test_keys_are_not_protobuf(tmp_path: Path) -> None:
     app = tg.Application("flights", kafka="localhost:1", lake=tmp_path, keep_output="1d")
     form = tg.protobuf("weather.Report", schema=REPORT, schemas=tmp_path)
-    app.stream("a", name="a", key=form).filter("true").suppress(tg.time_limit("1s")).to("b", value=form)
-    with pytest.raises(ConfigurationError) as refused:
+    app.stream("a", name="a", key=form).filter("true").suppress(tg.time_limit("1s")).to("b")
+    with pytest.raises(ConfigurationError, match="keys are not read as Protobuf"):
         app.check()
-    assert "keys are not read as Protobuf" in str(refused.value)
-    assert "results are not written as Protobuf" in str(refused.value)

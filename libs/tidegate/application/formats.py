@@ -104,30 +104,35 @@ def avro(
     found = {
         "schema": _schema(folder, schema),
         "schemas": optional(schemas, (str, Path), lambda each: _place(folder, each), _PLACE),
-        "number": optional(number, int, int, "name the number of the schema in the registry"),
+        "number": optional(number, int, int, _NUMBER),
     }
     return Format("avro", {name: value for name, value in found.items() if value is not None})
 
 
-def protobuf(message: str, *, schema: str | Path, schemas: str | Path) -> Format:
+def protobuf(
+    message: str, *, schema: str | Path, schemas: str | Path | None = None, number: int | None = None
+) -> Format:
     """Return the format of Protobuf in the wire format of a schema registry; steps of a pipeline read the fields.
 
-    `message`: the full name of the message type to read, such as `weather.Report`. `schema`: the path of the `.proto`
-    file that has it, or its text. `schemas`: where the schemas of writers are: as for `avro`, with `17.proto` for the
-    schema of number 17 in a folder. Values of another message type, and those whose fields have types that cannot be
-    read as those of `schema`, are rejected rows. It needs the extra `protobuf`, and for a registry
+    `message`: the full name of the message type to read or write, such as `weather.Report`. `schema`: the path of the
+    `.proto` file that has it, or its text. To read, name `schemas`: where the schemas of writers are: as for `avro`,
+    with `17.proto` for the schema of number 17 in a folder. Values of another message type, and those whose fields have
+    types that cannot be read as those of `schema`, are rejected rows. To write, with `.to(TOPIC, value=...)`, name the
+    `number` under which the schema is registered. It needs the extra `protobuf`, and for a registry
     `schema-registry`.
     """
     folder, remedy = caller().folder, 'name a message type, such as "weather.Report"'
     found = {
         "schema": option_of(schema, (str, Path), lambda each: _proto(folder, each), "name a .proto file"),
         "message": option_of(message, str, str, remedy),
-        "schemas": option_of(schemas, (str, Path), lambda each: _place(folder, each), _PLACE),
+        "schemas": optional(schemas, (str, Path), lambda each: _place(folder, each), _PLACE),
+        "number": optional(number, int, int, _NUMBER),
     }
-    return Format("protobuf", found)
+    return Format("protobuf", {name: value for name, value in found.items() if value is not None})
 
 
 _PLACE = "name a folder, or a registry's URL"
+_NUMBER = "name the number of the schema in the registry"
 
 
 def _proto(folder: Path, schema: str | Path) -> Any:
@@ -180,10 +185,8 @@ def encoded(value: object) -> Any:
 def _written(form: Format) -> Any:
     if form.name == "json":
         return Unusable(Fault(form.name, "values are JSON already", "leave value out"))
-    if form.name == "avro":
-        return {"avro": {name: value for name, value in form.fields.items() if name != "schemas"}}
-    if form.name == "protobuf":
-        return Unusable(Fault(form.name, "results are not written as Protobuf", "write Avro, or leave value out"))
+    if form.is_registered:
+        return {form.name: {name: value for name, value in form.fields.items() if name != "schemas"}}
     return form.name
 
 

@@ -60,7 +60,7 @@ from tidegate.contracts.naming import (
     topic_problem,
 )
 from tidegate.contracts.validation import problems_of
-from tidegate.contracts.values import Avro, AvroOutput, Protobuf
+from tidegate.contracts.values import Registered
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,7 +146,7 @@ Size = Annotated[
 ]
 Format = Literal["bytes", "string", "json", "int16", "int32", "int64", "float32", "float64"]
 ShownAs = Annotated[
-    Format | Avro | AvroOutput | Protobuf,
+    Format | Registered,
     PlainValidator(TypeAdapter(Format).validate_python, json_schema_input_type=Format),
 ]
 """How views show values: an option has a format; the types of registered values come from their schemas alone."""

@@ -68,6 +68,19 @@ class AvroOutput(NamedTuple):
     number: int
 
 
+class ProtobufOutput(NamedTuple):
+    """How values are written as Protobuf: the text of the `.proto` file, the full name of the message type there, and
+    the number under which a registry has the schema."""
+
+    schema: str
+    message: str
+    number: int
+
+
+Registered: TypeAlias = Avro | AvroOutput | Protobuf | ProtobufOutput
+"""Values that name their schema in a registry."""
+
+
 class Values(NamedTuple):
     """The values of rows at one place of a pipeline.
 
@@ -80,7 +93,7 @@ class Values(NamedTuple):
 
     form: Primitive | Literal["object", "single", "joined", "avro", "protobuf"]
     schema: pa.Schema
-    registered: Avro | Protobuf | AvroOutput | None = None
+    registered: Registered | None = None
     sides: tuple[Values, Values] | None = None
 
     @classmethod

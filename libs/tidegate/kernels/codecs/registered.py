@@ -1,22 +1,27 @@
-"""Reads values that name their schemas by numbers, whichever of the formats they have."""
+"""Reads and writes values that name their schemas by numbers, whichever of the formats they have."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import NamedTuple
 
-from tidegate.contracts.values import Avro, AvroOutput, Protobuf
+import pyarrow as pa
+
+from tidegate.contracts.values import Avro, AvroOutput, Protobuf, ProtobufOutput, Registered
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
+from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.avro.schemas import columns_of, read_schema
-from tidegate.kernels.codecs.port import Decoder
+from tidegate.kernels.codecs.port import Decoder, Encoder
 from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
+from tidegate.kernels.codecs.protobuf.encoder import ProtobufEncoder
 from tidegate.kernels.codecs.protobuf.schemas import columns_of as columns_of_message
 from tidegate.kernels.codecs.protobuf.schemas import message_of
 from tidegate.kernels.codecs.protobuf.schemas import read_schema as read_protobuf
+from tidegate.kernels.codecs.registry_format import SchemaSource
 from tidegate.kernels.codecs.schema_sources import source_of
 
 
-def decoder_of_registered(values: Avro | AvroOutput | Protobuf, wanted: Collection[str] | None = None) -> Decoder:
+def decoder_of_registered(values: Registered, wanted: Collection[str] | None = None) -> Decoder:
     """Return the decoder of these fields; None: of all."""
     match values:
         case Avro(schema, schemas):
@@ -24,8 +29,18 @@ def decoder_of_registered(values: Avro | AvroOutput | Protobuf, wanted: Collecti
         case AvroOutput(schema, number):
             return AvroDecoder(schema, _names(schema) if wanted is None else wanted, _Written(number, schema))
         case Protobuf(schema, message, schemas):
-            named = columns_of_message(message_of(read_protobuf(schema), message)).names if wanted is None else wanted
-            return ProtobufDecoder(schema, message, named, source_of(schemas, ".proto"))
+            source: SchemaSource = source_of(schemas, ".proto")
+        case ProtobufOutput(schema, message, number):
+            source = _Written(number, schema)
+    named = columns_of_message(message_of(read_protobuf(schema), message)).names if wanted is None else wanted
+    return ProtobufDecoder(schema, message, named, source)
+
+
+def encoder_of_registered(values: AvroOutput | ProtobufOutput, columns: pa.Schema) -> Encoder:
+    """Return the encoder of these columns. Raise InvalidValue if they are not written as the schema says."""
+    if isinstance(values, AvroOutput):
+        return AvroEncoder(columns, values.schema, values.number)
+    return ProtobufEncoder(columns, values.schema, values.message, values.number)
 
 
 def _names(schema: str) -> list[str]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.config import ShownAs
-from tidegate.contracts.values import Avro, AvroOutput, Protobuf
+from tidegate.contracts.values import Registered
 from tidegate.kernels.codecs.port import Decoder
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder
 from tidegate.kernels.codecs.registered import decoder_of_registered
@@ -20,7 +20,7 @@ class Shown:
 
     def __init__(self, form: ShownAs) -> None:
         self._decoder = _decoder(form)
-        self._is_record = isinstance(form, Avro | AvroOutput | Protobuf)
+        self._is_record = isinstance(form, Registered)
         schema = self._decoder.schema
         self._own: pa.DataType = pa.struct(list(schema)) if self._is_record else schema.types[0]
         self.type = shared_type(self._own)
@@ -43,7 +43,7 @@ def shown(form: ShownAs) -> Shown:
 
 
 def _decoder(form: ShownAs) -> Decoder:
-    if isinstance(form, Avro | AvroOutput | Protobuf):
+    if isinstance(form, Registered):
         return decoder_of_registered(form)
     return PrimitiveDecoder(form, "value")  # type: ignore[arg-type]  # typed formats are primitives
 

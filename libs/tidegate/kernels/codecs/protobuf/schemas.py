@@ -144,7 +144,7 @@ def _conflict(written: Descriptor, read: Descriptor, wanted: frozenset[str] | No
         if given is None or (wanted is not None and field.name not in wanted):
             continue
         if given.is_repeated != field.is_repeated or not _is_alike(given.type, field.type):
-            return f"field {given.name} ({given.number}) is {_described(given)}, and is read as {_described(field)}"
+            return f"field {given.name} ({given.number}) is {described(given)}, and is read as {described(field)}"
         if field.message_type is not None and (found := _conflict(given.message_type, field.message_type, None, seen)):
             return found
     return None
@@ -154,7 +154,8 @@ def _is_alike(written: int, read: int) -> bool:
     return written == read or any(written in alike and read in alike for alike in _ALIKE)
 
 
-def _described(field: FieldDescriptor) -> str:
+def described(field: FieldDescriptor) -> str:
+    """Return the type of the field as a message names it."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 
     name = FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()

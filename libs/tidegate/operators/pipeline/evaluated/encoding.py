@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from tidegate.contracts.flow import Flow, Sifted, Stateless
-from tidegate.contracts.values import AvroOutput, Primitive
-from tidegate.kernels.codecs.avro.encoder import AvroEncoder
+from tidegate.contracts.values import AvroOutput, Primitive, ProtobufOutput
 from tidegate.kernels.codecs.port import Encoder
 from tidegate.kernels.codecs.primitives import PrimitiveEncoder
+from tidegate.kernels.codecs.registered import encoder_of_registered
 from tidegate.operators.pipeline.evaluated.columns import ColumnReader
 from tidegate.operators.pipeline.evaluated.compiling import Verdict, readable, sifted
 from tidegate.operators.pipeline.rules.places import Place
@@ -33,7 +33,7 @@ def encoding(step: Encode, place: Place) -> Stateless:
     return sift
 
 
-def _encoder(format: Primitive | AvroOutput, place: Place) -> Encoder:
-    if isinstance(format, AvroOutput):
-        return AvroEncoder(place.values.schema, format.schema, format.number)
+def _encoder(format: Primitive | AvroOutput | ProtobufOutput, place: Place) -> Encoder:
+    if isinstance(format, AvroOutput | ProtobufOutput):
+        return encoder_of_registered(format, place.values.schema)
     return PrimitiveEncoder(format)

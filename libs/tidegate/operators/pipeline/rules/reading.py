@@ -12,11 +12,11 @@ from pydantic_core import InitErrorDetails
 
 from tidegate.contracts.config import KeyRules, OperatorRules, OutputDeclaration, Windows
 from tidegate.contracts.errors import InvalidValue, UserError
-from tidegate.contracts.values import PRIMITIVES, AvroOutput, Values, kept_as, schema_of
+from tidegate.contracts.values import PRIMITIVES, AvroOutput, ProtobufOutput, Values, kept_as, schema_of
 from tidegate.expressions.checking import Expression, check, check_condition, check_names
 from tidegate.expressions.column import quoted
-from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.primitives import writable
+from tidegate.kernels.codecs.registered import encoder_of_registered
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import Place, as_config, merged
 from tidegate.operators.pipeline.rules.sinks import checked
@@ -279,8 +279,8 @@ def _behind_call(step: Called, place: Place) -> Place:
 def _behind_encode(step: Encode, place: Place) -> Place:
     """Return the place behind a step that writes values in another format."""
     fields = place.values.schema
-    if isinstance(step.encode, AvroOutput):
-        AvroEncoder(fields, step.encode.schema, step.encode.number)
+    if isinstance(step.encode, AvroOutput | ProtobufOutput):
+        encoder_of_registered(step.encode, fields)
         return place.with_values(Values.of_bytes()._replace(registered=step.encode))
     if len(fields) != 1:
         raise InvalidValue(

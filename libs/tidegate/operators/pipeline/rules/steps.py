@@ -157,7 +157,7 @@ class Encode(_Named):
     """A step that writes values in another format, as consumers of a topic expect them."""
 
     encode: OutputType
-    """The format: one of Kafka's own serializers, for the only field of the values, or Avro."""
+    """The format: one of Kafka's own serializers, for the only field of the values, Avro, or Protobuf."""
 
 
 class Sink(_Reader):

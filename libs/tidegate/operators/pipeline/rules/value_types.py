@@ -19,6 +19,7 @@ from tidegate.contracts.values import (
     AvroOutput,
     Primitive,
     Protobuf,
+    ProtobufOutput,
     Values,
     as_written,
     schema_of,
@@ -30,7 +31,10 @@ from tidegate.kernels.codecs.protobuf.schemas import read_schema as read_protobu
 
 _AVRO = "write {avro: {schema: {type: record, ...}, schemas: FOLDER}}, or the URL of a registry"
 _PROTOBUF = "write {protobuf: {schema: TEXT, message: NAME, schemas: FOLDER}}, or the URL of a registry"
-_OUTPUT = "write {avro: {schema: {type: record, ...}, number: NUMBER}}"
+_OUTPUT = (
+    "write {avro: {schema: {type: record, ...}, number: NUMBER}}, "
+    "{protobuf: {schema: TEXT, message: NAME, number: NUMBER}}"
+)
 _LOGIN = "write url=... and basic.auth.user.info=NAME:PASSWORD in a file that ends with .properties, and name the file"
 
 
@@ -102,23 +106,34 @@ ValueType = Annotated[
 ]
 
 
+_OUTPUT_OPTIONS: dict[Any, set[str]] = {"avro": {*AvroOutput._fields}, "protobuf": {*ProtobufOutput._fields}}
+
+
 def _read_output(value: object) -> Any:
-    if isinstance(value, AvroOutput) or (isinstance(value, str) and value in PRIMITIVES):
+    if isinstance(value, AvroOutput | ProtobufOutput) or (isinstance(value, str) and value in PRIMITIVES):
         return value
-    given = value.get("avro") if isinstance(value, Mapping) and set(value) == {"avro"} else None
-    if not isinstance(given, Mapping) or set(given) != {"schema", "number"}:
+    form, given = next(iter(value.items())) if isinstance(value, Mapping) and len(value) == 1 else (None, None)
+    if not isinstance(given, Mapping) or set(given) != _OUTPUT_OPTIONS.get(form):
         raise InvalidValue("not a format of values", f"{_OUTPUT}, or one of {', '.join(PRIMITIVES)}")
     if not isinstance(given["number"], int) or not 0 <= given["number"] < 2**31:
         raise InvalidValue("the number of the schema is no number of a registry", _OUTPUT)
-    found = AvroOutput(orjson.dumps(given["schema"]).decode(), given["number"])
-    read_schema(found.schema)
-    return found
+    if form == "avro":
+        found = AvroOutput(orjson.dumps(given["schema"]).decode(), given["number"])
+        read_schema(found.schema)
+        return found
+    if not isinstance(given["schema"], str) or not isinstance(given["message"], str):
+        raise InvalidValue("not a description of Protobuf values", _OUTPUT)
+    message_of(read_protobuf(given["schema"]), given["message"])
+    return ProtobufOutput(**given)
 
 
-def _output_as_written(value: str | AvroOutput) -> Any:
-    if isinstance(value, str):
-        return value
-    return {"avro": {"schema": orjson.loads(value.schema), "number": value.number}}
+def _output_as_written(value: str | AvroOutput | ProtobufOutput) -> Any:
+    match value:
+        case AvroOutput(schema, number):
+            return {"avro": {"schema": orjson.loads(schema), "number": number}}
+        case ProtobufOutput():
+            return {"protobuf": value._asdict()}
+    return value
 
 
 def _read_registered(value: object) -> Any:
@@ -136,8 +151,8 @@ RegisteredType = Annotated[
 
 
 OutputType = Annotated[
-    Primitive | AvroOutput,
-    PlainValidator(_read_output, json_schema_input_type=Primitive | dict[Literal["avro"], Any]),
+    Primitive | AvroOutput | ProtobufOutput,
+    PlainValidator(_read_output, json_schema_input_type=Primitive | dict[Literal["avro", "protobuf"], Any]),
     PlainSerializer(_output_as_written, when_used="json"),
 ]
 
