@@ -199,7 +199,7 @@ def test_only_operators_that_hold_windows_and_have_run_have_windows_to_read() ->
     app = application(lake="no-such-lake")
     limited(app, "30s").keep()
     app.stream("visits", name="visits").window(tg.tumbling("1h", grace=0)).count().keep()
-    for name, problem in (("vsits", "no such operator"), ("", "no such operator"), ("updates", "not of kind")):
+    for name, problem in (("vsits", "no such operator"), ("", "no such operator"), ("updates", "it holds no windows")):
         with pytest.raises(UserError, match=problem) as caught:
             app.windows(name)
         assert caught.value.value == name

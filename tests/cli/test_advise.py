@@ -74,7 +74,7 @@ def test_the_plot_is_a_picture(file: Path, tmp_path: Path) -> None:
 
 
 def test_an_operator_without_lateness_is_refused_with_a_remedy(file: Path, tmp_path: Path) -> None:
-    assert "name one of the file's operators: chain, joined, weather" in advise(file, "jointed").stderr
+    assert "name one of these: chain.first, chain.final, joined, weather" in advise(file, "jointed").stderr
     assert "no log yet" in advise(file, "weather").stderr
     commit_rows(new_log(tmp_path / "lake" / "weather"), 1, {}, measured={0: {"lateness_count": 7}})
     refused = advise(file, "weather")

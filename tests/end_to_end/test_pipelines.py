@@ -10,6 +10,7 @@ from tests.end_to_end.readers.by_duckdb import duck
 from tests.end_to_end.test_joins import JOIN, TABLE, JoinedWorld
 from tests.end_to_end.test_windows import results
 from tidegate.spark import register_views
+from tidegate.state.committed_windows import CommittedWindows
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -82,6 +83,10 @@ def test_each_step_can_be_queried_as_of_any_batch(quiet_users):
     assert rows(here, windows) == [("a", "1", False), ("b", "1", False)]
     held = "SELECT DISTINCT key::VARCHAR FROM log WHERE kind = 'state' AND step = 'final' ORDER BY 1"
     assert duck(here.log).execute(held).fetchall() == [("a",), ("b",), ("d",)]
+    of_step = CommittedWindows(here.log, step="per_window")
+    assert [(window.key, window.value) for window in of_step.fetch_all()] == [(b"d", b"1")]
+    assert [window.key for window in CommittedWindows(here.log, before, "per_window").fetch_all()] == [b"a", b"b"]
+    assert CommittedWindows(here.log, step="final").fetch_all() == []
 
 
 def rows(here, query):

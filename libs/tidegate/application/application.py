@@ -378,17 +378,17 @@ class Application:
     def windows(self, name: str, version: int | None = None) -> CommittedWindows:
         """Return the windows that an operator holds, as of a version of its log; default: the newest (KIP-428).
 
-        Raise UserError if there is no such operator, if it holds no windows, or if it has not run yet.
+        Of a pipeline with several steps that hold windows, name the step as well: `OPERATOR.STEP`. Raise UserError if
+        there is no such operator, if it holds no windows, or if it has not run yet.
         """
-        from tidegate.operators.registry import kinds_where
-        from tidegate.runtime.configuration.application import select_operators
+        from tidegate.runtime.configuration.named_steps import step_with_windows
         from tidegate.state.committed_windows import CommittedWindows
 
         if version is not None and (isinstance(version, bool) or not isinstance(version, int)):
             raise UserError("a version is a whole number", value=version, remedy="leave it out for the newest one")
         configuration = self.configuration()
-        select_operators(configuration, name, kinds_where("holds_windows"))
-        return CommittedWindows(configuration.lake / name, version)
+        found = step_with_windows(configuration, name)
+        return CommittedWindows(configuration.lake / found.operator, version, found.step)
 
 
 def _section(**options: Any) -> dict[str, Any] | None:

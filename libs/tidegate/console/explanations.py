@@ -57,8 +57,10 @@ def _cause(found: Explanation) -> Iterator[Line]:
     yield Line(
         "batch", Cell(f"{found.position.batch} ({found.action}), committed {texts.time_text(found.clock_ms)} UTC")
     )
-    before, after = map(texts.time_text, found.stream_time)
-    yield Line("stream time", Cell(f"{before} UTC before the batch, {after} UTC after it"))
+    before, after = (
+        f"{shown} UTC" if (shown := texts.time_text(time)) != "-" else "none" for time in found.stream_time
+    )
+    yield Line("stream time", Cell(f"{before} before the batch, {after} after it"))
 
 
 def _origin(found: Explanation, config: OperatorConfig, rules: OperatorRules) -> Iterator[Line]:

@@ -43,21 +43,23 @@ class Window(NamedTuple):
 class CommittedWindows:
     """The windows of the log at that place and version (None: the newest), with KIP-428's reads over all partitions.
 
-    Raises UserError if there is no log, or if it holds no windows.
+    `step`: the step of a pipeline whose windows they are. Raises UserError if there is no log, or if it holds none.
     """
 
-    def __init__(self, log: str | Path | Place, version: int | None = None) -> None:
+    def __init__(self, log: str | Path | Place, version: int | None = None, step: str = "") -> None:
         lake = open_lake(log if isinstance(log, Place) else Place.of(log))
         if newest_version(lake) is None:
             raise UserError("the operator has no log yet", value=log, remedy="run it: tidegate run")
         rows = OperatorLog.at(lake, version).read("state")
+        if step:
+            rows = rows.filter(pc.equal(rows["step"], step))
         if "phase" not in rows.column_names:
             raise UserError(
                 "the log holds no windows",
                 value=log,
                 remedy="name the log of an operator that aggregates in windows",
             )
-        if "opened" in rows.column_names:
+        if "opened" in rows.column_names and rows["opened"].null_count < len(rows):
             rows = rows.filter(pc.equal(rows["arrival"], NO_ELEMENT))
         self._rows = live_rows(rows, SLOT)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,12 @@ from tidegate.cli.reports.graces import (
     rounded_duration,
     smallest,
 )
-from tidegate.contracts.config import OperatorConfig, OperatorRules
+from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.devkit.charts import Bar, bar_chart
 from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.configuration.named_steps import step_named
 from tidegate.runtime.telemetry.batch_metrics import Metrics, by_step
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
@@ -49,36 +49,16 @@ def command(file: Path, operator: str, plot: Path | None, as_json: bool) -> None
     Example: tidegate advise flights.yaml flights_with_weather --plot graces.svg
     """
     application = load(file)
-    name, _, step = operator.partition(".")
-    config = _config(application, name)
-    steps: Mapping[str, OperatorRules] = config.operators or {"": config}
-    step = next(iter(steps)) if len(steps) == 1 and not step else step
-    if step not in steps:
-        raise UserError(
-            "no such step" if step else "a pipeline has a grace for each step",
-            value=operator,
-            remedy=f"name one of these: {', '.join(f'{name}.{each}' if each else name for each in steps)}",
-        )
+    name, step, rules = step_named(application, operator, lambda rules: True, "no steps")
     lateness = _lateness(application, name, step)
-    now = _grace(steps[step])
+    now = _grace(rules)
     found = grace_effects(lateness, now)
     if plot:
         plot.write_text(bar_chart(*_headings(operator, lateness), [_bar(each, now) for each in found]))
     if as_json:
         click.echo(json.dumps(_as_json(operator, lateness, found, now)))
         return
-    _show(operator, lateness, found, now, _retention(application, steps[step]))
-
-
-def _config(application: Application, operator: str) -> OperatorConfig:
-    if operator not in application.operators:
-        known = ", ".join(application.operators)
-        raise UserError(
-            "no such operator in the file",
-            value=operator,
-            remedy=f"name one of the file's operators: {known or 'it has none'}",
-        )
-    return application.operators[operator]
+    _show(operator, lateness, found, now, _retention(application, rules))
 
 
 def _lateness(application: Application, operator: str, step: str) -> Lateness:

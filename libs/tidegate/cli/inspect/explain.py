@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tidegate.application.target import load
-from tidegate.cli.inspect.sql import readable
+from tidegate.cli.reports.rows import on_one_line, readable
 from tidegate.cli.shared import json_option, wants_json
 from tidegate.console.explanations import Line, lines_of
 from tidegate.runtime.configuration.application import select_operators
@@ -65,5 +65,5 @@ def _plain(explained: dict[str, Any]) -> dict[str, Any]:
 def _show(lines: list[Line]) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     for about, cell in lines:
-        table.add_row(about, _AS_TEXT.get(cell.form, "{}").format(cell.text))
-    Console().print(table, markup=False)
+        table.add_row(about, on_one_line(_AS_TEXT.get(cell.form, "{}").format(cell.text)))
+    Console().print(table, "", markup=False)

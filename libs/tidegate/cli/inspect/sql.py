@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from tidegate.application.target import load
+from tidegate.cli.reports.rows import print_rows, readable
 
 
 @click.command("sql")
@@ -33,21 +32,9 @@ def command(file: Path, query: str, version: int | None, as_json: bool) -> None:
 
 
 def show(rows: Any, as_json: bool) -> None:
-    """Print the rows (an Arrow table) as a table or as JSON lines; bytes are decoded as text where possible."""
+    """Print the rows of an Arrow table, or one JSON object a line; bytes are decoded as text where possible."""
     if as_json:
         for row in rows.to_pylist():
             click.echo(json.dumps(row, default=readable))
         return
-    table = Table()
-    for name in rows.column_names:
-        table.add_column(name)
-    for row in rows.to_pylist():
-        table.add_row(*(readable(value) for value in row.values()))
-    Console().print(table)
-
-
-def readable(value: object) -> str:
-    """Return the value as text: bytes decoded as UTF-8 with escapes for other bytes, None as `null`."""
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).decode("utf-8", "backslashreplace")
-    return "null" if value is None else str(value)
+    print_rows(rows.column_names, [list(row.values()) for row in rows.to_pylist()])

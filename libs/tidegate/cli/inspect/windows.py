@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from tidegate.application.target import load
-from tidegate.cli.inspect.sql import readable
-from tidegate.operators.registry import kinds_where
-from tidegate.runtime.configuration.application import select_operators
+from tidegate.cli.reports.rows import print_rows, readable
+from tidegate.runtime.configuration.named_steps import step_with_windows
 from tidegate.state.committed_windows import CommittedWindows, Window
 
 
@@ -31,19 +28,19 @@ from tidegate.state.committed_windows import CommittedWindows, Window
 def command(
     file: Path, name: str, key: str | None, key_from: str | None, key_to: str | None, as_json: bool, **asked: Any
 ) -> None:
-    """Show the windows that OPERATOR holds, by start and key.
+    """Show the windows that OPERATOR holds, by start and key. Of a pipeline, name the step as well: OPERATOR.STEP.
 
     Example: tidegate windows flights.yaml departures_per_hour --key JFK --backward
     """
     application = load(file)
-    select_operators(application, name, kinds_where("holds_windows"))
-    windows = CommittedWindows(application.lake / name, asked.pop("version"))
+    found = step_with_windows(application, name)
+    windows = CommittedWindows(application.lake / found.operator, asked.pop("version"), found.step)
     if key is not None:
-        found = windows.fetch(key.encode(), **asked)
+        rows = windows.fetch(key.encode(), **asked)
     else:
         first, last = (bound.encode() if bound else None for bound in (key_from, key_to))
-        found = windows.fetch_range(first, last, **asked)
-    _show(found, as_json)
+        rows = windows.fetch_range(first, last, **asked)
+    _show(rows, as_json)
 
 
 def _show(found: list[Window], as_json: bool) -> None:
@@ -51,12 +48,7 @@ def _show(found: list[Window], as_json: bool) -> None:
         for window in found:
             click.echo(json.dumps(window._asdict() | {"key": readable(window.key), "value": _shown(window.value)}))
         return
-    table = Table(box=None, pad_edge=False)
-    for column in Window._fields:
-        table.add_column(column)
-    for window in found:
-        table.add_row(*map(readable, window))
-    Console().print(table)
+    print_rows(Window._fields, found)
 
 
 def _shown(value: bytes | None) -> Any:

@@ -47,7 +47,7 @@ def _show(name: str, status: dict[str, Any]) -> None:
     title = f"{name}: epoch {status['epoch']}, batch {status['batch']} ({status['action']})"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for column in _COLUMNS:
-        table.add_column(column.replace("_", " "), justify="right")
+        table.add_column(column.replace("_", " "), justify="right", no_wrap=column == "stream_time")
     for row in status["partitions"]:
         table.add_row(*(_shown(column, row[column]) for column in _COLUMNS))
     console.print(table)
