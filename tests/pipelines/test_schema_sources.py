@@ -16,15 +16,19 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
+from tests.kernels.codecs.protobuf_strategies import in_wire_format, message_class
 from tests.pipelines.registry import Handler, served
 from tests.pipelines.test_avro_values import FLIGHT, SUPPRESSED, avro, flight
 from tests.pipelines.test_rules import pipeline, problems
-from tidegate.contracts.errors import Unavailable, UserError
+from tidegate.contracts.errors import InvalidValue, Unavailable, UserError
 from tidegate.contracts.flow import Flow
 from tidegate.contracts.records import Records, Row
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
+from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
+from tidegate.kernels.codecs.protobuf.schemas import read_schema
+from tidegate.kernels.codecs.registry_format import FileSource
 from tidegate.kernels.codecs.schema_sources import source_of
 from tidegate.operators.pipeline.building import steps_of
 
@@ -70,6 +74,71 @@ def test_a_folder_has_a_file_for_each_schema(tmp_path: Path) -> None:
     (tmp_path / "17.avsc").write_text(TEXT)
     folder = source_of(str(tmp_path))
     assert (folder.schema(17), folder.schema(18)) == (TEXT, None)
+
+
+WIND = 'syntax = "proto3"; package weather; import "units/speed.proto"; message Wind { Speed gust = 1; }'
+SPEED = 'syntax = "proto3"; package weather; message Speed { double knots = 1; }'
+IMPORTING = 'syntax = "proto3"; package weather; import "wind.proto"; message Report { Wind wind = 1; }'
+INLINED = """syntax = "proto3"; package weather; message Speed { double knots = 1; } message Wind { Speed gust = 1; }
+message Report { Wind wind = 1; }"""
+
+
+class Referring(Handler):
+    """The schema of 5, which refers to one that refers to another."""
+
+    schemas: ClassVar = {
+        "5": {
+            "schema": IMPORTING,
+            "schemaType": "PROTOBUF",
+            "references": [{"name": "wind.proto", "subject": "wind", "version": 2}],
+        }
+    }
+    versions: ClassVar = {
+        "/subjects/wind/versions/2": {
+            "schema": WIND,
+            "references": [{"name": "units/speed.proto", "subject": "speed", "version": 1}],
+        },
+        "/subjects/speed/versions/1": {"schema": SPEED},
+    }
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path in self.versions:
+            subject, version = path.split("/")[2], int(path.split("/")[4])
+            found = {"subject": subject, "version": version, "id": 90 + version, "schemaType": "PROTOBUF"}
+            self.answer(200, found | self.versions[path])
+        else:
+            super().do_GET()
+
+
+def knots(source: FileSource) -> list[object]:
+    """What a reader whose schema is one file reads of a value of schema 5."""
+    body = message_class(INLINED, "weather.Report")(wind={"gust": {"knots": 7.5}}).SerializeToString()
+    value = np.frombuffer(in_wire_format(body, 5, b"\0"), np.uint8)
+    reader = ProtobufDecoder(INLINED, "weather.Report", ["wind"], source)
+    decoded = reader.columns(value, np.array([0]), np.array([len(value)]))
+    return [decoded.columns[0].to_pylist(), decoded.causes(np.flatnonzero(decoded.code))]
+
+
+def test_schemas_of_protobuf_may_import_references_of_a_registry_and_files_of_a_folder(tmp_path: Path) -> None:
+    read = [[{"gust": {"knots": 7.5}}], []]
+    with served(Referring) as url:
+        assert knots(source_of(url)) == read
+    (tmp_path / "5.proto").write_text(IMPORTING)
+    (tmp_path / "wind.proto").write_text(WIND)
+    folder = source_of(str(tmp_path), ".proto")
+    nothing, [cause] = knots(folder)
+    assert nothing == [None]
+    assert cause.startswith("value: schema 5 cannot be read: not a schema of Protobuf: ") and "wind.proto" in cause
+    (tmp_path / "units").mkdir()
+    (tmp_path / "units" / "speed.proto").write_text(SPEED)
+    assert knots(folder) == read
+
+
+def test_a_schema_imports_nothing_from_outside() -> None:
+    for name in ("../x.proto", "/tmp/x.proto", "found"):
+        with pytest.raises(InvalidValue, match="it would import"):
+            read_schema(INLINED, ((name, SPEED),))
 
 
 def test_a_registry_is_asked_for_each_schema_and_an_unknown_one_is_none(registry: str) -> None:

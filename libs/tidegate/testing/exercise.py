@@ -20,6 +20,7 @@ from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.json_columns import JsonDecoder
 from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
+from tidegate.kernels.codecs.protobuf.encoder import ProtobufEncoder
 from tidegate.kernels.columns import binary_parts
 from tidegate.kernels.record_format.record_headers import decode_headers, encode_headers
 from tidegate.kernels.window_keys import kafka_keys
@@ -87,11 +88,17 @@ class _OneMessage(_OneSchema):
     text = 'syntax = "proto3"; message R { int64 n = 1; double d = 2; }'
     value = b"\0\0\0\0\1\0" + b"\x08\2"
 
+    def imports(self, number: int) -> dict[str, str]:
+        """Return nothing: the schema imports no other."""
+        return {}
+
 
 def _exercise_protobuf() -> None:
-    """Read a message of Protobuf."""
+    """Read a message of Protobuf, and write it."""
     registry = _OneMessage()
-    ProtobufDecoder(registry.text, "R", ["n", "d"], registry).columns(*binary_parts(pa.array([registry.value])))
+    reader = ProtobufDecoder(registry.text, "R", ["n", "d"], registry)
+    columns = pa.record_batch(reader.columns(*binary_parts(pa.array([registry.value]))).columns, reader.schema)
+    ProtobufEncoder(columns.schema, registry.text, "R", 1).encode(columns)
 
 
 def configurations() -> Iterator[OperatorRules]:

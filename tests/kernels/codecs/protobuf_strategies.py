@@ -152,6 +152,9 @@ class Texts:
     def schema(self, number: int) -> str | None:
         return self._texts.get(number)
 
+    def imports(self, number: int) -> dict[str, str]:
+        return {}
+
 
 def reading(schema: str, *wanted: str, writers: dict[int, str] | None = None) -> ProtobufDecoder:
     """A decoder of R, which values of schema 17 are by default."""

@@ -17,7 +17,7 @@ from tidegate.kernels.codecs.protobuf.encoder import ProtobufEncoder
 from tidegate.kernels.codecs.protobuf.schemas import columns_of as columns_of_message
 from tidegate.kernels.codecs.protobuf.schemas import message_of
 from tidegate.kernels.codecs.protobuf.schemas import read_schema as read_protobuf
-from tidegate.kernels.codecs.registry_format import SchemaSource
+from tidegate.kernels.codecs.registry_format import FileSource
 from tidegate.kernels.codecs.schema_sources import source_of
 
 
@@ -29,7 +29,7 @@ def decoder_of_registered(values: Registered, wanted: Collection[str] | None = N
         case AvroOutput(schema, number):
             return AvroDecoder(schema, _names(schema) if wanted is None else wanted, _Written(number, schema))
         case Protobuf(schema, message, schemas):
-            source: SchemaSource = source_of(schemas, ".proto")
+            source: FileSource = source_of(schemas, ".proto")
         case ProtobufOutput(schema, message, number):
             source = _Written(number, schema)
     named = columns_of_message(message_of(read_protobuf(schema), message)).names if wanted is None else wanted
@@ -56,3 +56,7 @@ class _Written(NamedTuple):
     def schema(self, number: int) -> str | None:
         """Return the schema's text if it has that number."""
         return self.text if number == self.number else None
+
+    def imports(self, number: int) -> dict[str, str]:
+        """Return nothing: the text is that of one file."""
+        return {}

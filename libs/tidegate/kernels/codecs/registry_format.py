@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from tidegate.contracts.operator import Array
@@ -21,6 +21,14 @@ class SchemaSource(Protocol):
 
     def schema(self, number: int) -> str | None:
         """Return the text of the schema with that number; None if there is none."""
+        ...
+
+
+class FileSource(SchemaSource, Protocol):
+    """Where schemas that are files, which may import others, are found."""
+
+    def imports(self, number: int) -> Mapping[str, str]:
+        """Return what that schema may import, directly or not, by the names in its imports."""
         ...
 
 

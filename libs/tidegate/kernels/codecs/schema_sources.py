@@ -6,20 +6,22 @@ configuration of an operator, which logs and `tidegate plan` show, has the name 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.errors import Unavailable, UserError
 from tidegate.contracts.extras import require
-from tidegate.kernels.codecs.registry_format import SchemaSource
+from tidegate.kernels.codecs.registry_format import FileSource
 
 _NOT_FOUND, _REFUSED = 404, (401, 403)
 OPTIONS = ".properties"
 """The end of the names of files with options of a registry's client."""
 
 
-def source_of(schemas: str, ending: str = ".avsc") -> SchemaSource:
+def source_of(schemas: str, ending: str = ".avsc") -> FileSource:
     """Return the schemas of a folder, of a registry's URL, or of a registry that a file of options describes.
 
     `ending`: of the names of a folder's files.
@@ -44,6 +46,11 @@ class SchemaFolder:
             remedy = "make the folder and the file readable"
             raise Unavailable(f"a schema cannot be read: {error}", value=file, remedy=remedy) from None
 
+    def imports(self, number: int) -> dict[str, str]:
+        """Return the files that are no schemas with a number, by their paths in the folder."""
+        files = [file for file in self._folder.rglob(f"*{self._ending}") if not file.stem.isdigit()]
+        return {file.relative_to(self._folder).as_posix(): file.read_text() for file in files}
+
 
 class SchemaRegistry:
     """A schema registry with Confluent's HTTP interface, reached by its own client.
@@ -59,16 +66,35 @@ class SchemaRegistry:
 
         Raise Unavailable if the registry cannot be reached, and UserError if it refuses the login.
         """
+        with self._asking() as client:
+            return str(client.get_schema(number).schema_str)
+        return None
+
+    def imports(self, number: int) -> dict[str, str]:
+        """Return the references of the schema, and those of these, by their names. Raise as `schema` does."""
+        found: dict[str, str] = {}
+        with self._asking() as client:
+            references = [*client.get_schema(number).references]
+            while references:
+                each = references.pop()
+                if each.name not in found:
+                    schema = client.get_version(each.subject, each.version).schema
+                    found[each.name] = schema.schema_str
+                    references += schema.references
+        return found
+
+    @contextmanager
+    def _asking(self) -> Iterator[Any]:
+        """Give the client; what the registry does not have ends the block."""
         from confluent_kafka.schema_registry import SchemaRegistryError
         from httpx2 import HTTPError
 
         client = self._client
         try:
-            return str(client.get_schema(number).schema_str)
+            yield client
         except SchemaRegistryError as error:
-            if error.http_status_code == _NOT_FOUND:
-                return None
-            raise self._failure(error.http_status_code) from None
+            if error.http_status_code != _NOT_FOUND:
+                raise self._failure(error.http_status_code) from None
         except HTTPError as error:
             raise self._unavailable(type(error).__name__) from None
 

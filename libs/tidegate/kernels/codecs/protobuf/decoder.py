@@ -6,7 +6,7 @@ whether they may be read so: a number that has another type there would give wro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from tidegate.kernels.codecs.protobuf.layout import every, layout_of
 from tidegate.kernels.codecs.protobuf.program import run
 from tidegate.kernels.codecs.protobuf.reading import Reading, json_texts
 from tidegate.kernels.codecs.protobuf.schemas import columns_of, conflict, message_at, message_of, read_schema
-from tidegate.kernels.codecs.registry_format import PREFIX, REASONS, SchemaSource, grouped, read_prefixes
+from tidegate.kernels.codecs.registry_format import PREFIX, REASONS, FileSource, grouped, read_prefixes
 from tidegate.kernels.codecs.slots import slots
 from tidegate.kernels.codecs.varints import read_varint, zigzag
 from tidegate.kernels.compiled import compiled_in_place, wide
@@ -33,7 +33,7 @@ _NO_MESSAGE = len(REASONS) + 1
 class ProtobufDecoder:
     """Reads the wanted fields of the reader's message type. Schemas of writers are asked for when they first come."""
 
-    def __init__(self, reader: str, message: str, wanted: Collection[str], source: SchemaSource) -> None:
+    def __init__(self, reader: str, message: str, wanted: Collection[str], source: FileSource) -> None:
         self._message, self._wanted = message_of(read_schema(reader), message), frozenset(wanted)
         self._columns = layout_of(self._message, self._wanted)
         self._texts = [column for column in every(self._columns) if column.is_text]
@@ -74,12 +74,12 @@ class ProtobufDecoder:
             text = self._source.schema(number)
             if text is None:
                 return "is unknown"  # until somebody adds it
-            self._faults[number, path] = self._found_in(text, _indexes(path))
+            self._faults[number, path] = self._found_in(text, self._source.imports(number), _indexes(path))
         return self._faults[number, path]
 
-    def _found_in(self, text: str, path: list[int]) -> str:
+    def _found_in(self, text: str, imports: Mapping[str, str], path: list[int]) -> str:
         try:
-            written = message_at(read_schema(text), path)
+            written = message_at(read_schema(text, tuple(sorted(imports.items()))), path)
         except InvalidValue as problem:
             return f"cannot be read: {problem.cause}"
         if written is None or written.full_name != self._message.full_name:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,22 +30,31 @@ _NO_COLUMN = frozenset(f"google.protobuf.{name}" for name in ("Any", "FieldMask"
 
 
 @lru_cache(maxsize=1024)
-def read_schema(text: str) -> FileDescriptor:
-    """Return what a `.proto` file describes. Raise InvalidValue if it is none; MissingExtra."""
+def read_schema(text: str, imports: tuple[tuple[str, str], ...] = ()) -> FileDescriptor:
+    """Return what a `.proto` file describes. Raise InvalidValue if it is none; MissingExtra.
+
+    `imports`: the texts of files that it may import, beside Google's own, each behind its name.
+    """
     require("grpc_tools")
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
 
     pool = DescriptorPool()
-    for file in FileDescriptorSet.FromString(_compiled(text)).file:
+    for file in FileDescriptorSet.FromString(_compiled(text, imports)).file:
         pool.Add(file)
     return pool.FindFileByName(_FILE)
 
 
-def _compiled(text: str) -> bytes:
-    with TemporaryDirectory() as folder:
-        file, found = Path(folder, _FILE), Path(folder, "found")
-        file.write_text(text)
+def _compiled(text: str, imports: Iterable[tuple[str, str]]) -> bytes:
+    with TemporaryDirectory() as made:
+        folder = Path(made).resolve()
+        found = folder / "found"
+        for name, content in (*imports, (_FILE, text)):
+            file = (folder / name).resolve()
+            if not file.is_relative_to(folder) or file in (folder, found):
+                raise InvalidValue(f"not a schema of Protobuf: it would import {name}", _WRITE)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content)
         compiler = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
         command = [*compiler, f"--descriptor_set_out={found}", _FILE]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
