@@ -47,6 +47,11 @@ def test_results_have_the_format_in_which_a_step_writes_them(tmp_path: Path) -> 
 FIELDS: dict[str, Any] = {"carrier": "string", "delay": "int32"}
 
 
+def test_rows_of_a_step_without_a_name_are_results() -> None:
+    encoded = {each: value for each, value in LONG.items() if each != "name"}
+    assert formats(pipeline(SUPPRESSED, encoded, value={"json": {"delay": "int64"}}), "2")[1] == "int64"
+
+
 def test_views_whose_rows_have_several_formats_show_bytes(tmp_path: Path) -> None:
     steps = [SUPPRESSED, {"to": "as-they-came"}, DELAY, LONG]
     assert formats(pipeline(*steps, value=avro(tmp_path)))[1] == "bytes"

@@ -22,11 +22,14 @@ def of_results(steps: Sequence[StepRules], places: Sequence[Place], config: Oper
 
 
 def of_step(steps: Sequence[StepRules], places: Sequence[Place], config: OperatorRules, name: str) -> ShownAs:
-    """Return the format of the values that the step of that name holds and emits."""
-    before = zip(steps, places, strict=False)
-    found = ((step, place) for step, place in before if not isinstance(step, Sink) and step.name == name)
-    step, place = next(found)
-    return _common(_format_at(each, config) for each in (place, _behind(step, place)))
+    """Return the format of the values that the step of that name holds and emits.
+
+    Rows of steps without a name of their own, which the log names by their place, are results.
+    """
+    for step, place in zip(steps, places, strict=False):
+        if not isinstance(step, Sink) and step.name == name:
+            return _common(_format_at(each, config) for each in (place, _behind(step, place)))
+    return of_results(steps, places, config)
 
 
 def _behind(step: Stateful | Stateless, place: Place) -> Place:
