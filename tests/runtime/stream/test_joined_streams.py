@@ -62,6 +62,7 @@ def test_for_some_orders_of_arrival_within_the_grace_the_join_is_that_of_spark_s
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", range(10))
 def test_for_1000_orders_of_arrival_within_the_grace_the_join_is_that_of_spark_sql(
     spark: Any, tmp_path: Path, seed: int
@@ -73,6 +74,7 @@ POINTS = ("after_commit", "before_commit", "after_dirty_header", "after_claim")
 
 
 @pytest.mark.kill
+@pytest.mark.timeout(3_600)
 def test_a_join_that_is_killed_20_times_loses_nothing_and_emits_nothing_twice(spark: Any, tmp_path: Path) -> None:
     joined.write(tmp_path, joined.keys_by_partition(spark, 4), 3)
     for kill in range(20):
@@ -81,7 +83,7 @@ def test_a_join_that_is_killed_20_times_loses_nothing_and_emits_nothing_twice(sp
             [sys.executable, "-m", "tests.runtime.stream.joined", str(tmp_path), "4"],
             env={**os.environ, **QUICK_START, "TIDEGATE_KILL_AT": point},
             start_new_session=True,
-            timeout=300,
+            timeout=900,
             check=False,
         )
         assert died.returncode == -signal.SIGKILL
