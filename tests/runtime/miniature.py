@@ -13,11 +13,13 @@ import pytest
 
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.batch_metadata import Counts
+from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.batch_loop import driver as drivers
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, application_of
 from tidegate.runtime.kafka import client as kafka_client
+from tidegate.runtime.kafka.request_retries import Deadline
 from tidegate.runtime.publishing.encoding import Opened
 from tidegate.runtime.task.messages import (
     KafkaAttempt,
@@ -25,6 +27,7 @@ from tidegate.runtime.task.messages import (
     PartitionResult,
     RecoveryOutcome,
 )
+from tidegate.runtime.task.ports import KafkaPort
 from tidegate.state.protocol_decisions import RecoveryMethod, RecoveryPlan
 
 NAME = "op"
@@ -67,7 +70,11 @@ class Jobs:
         self.attempts.append(attempt)
         self.plans = list(plans)
         self.before(attempt)
-        return [self._result(plan) for plan in plans]
+        head, *others = [self._result(plan) for plan in plans]
+        return [
+            replace(head, topics=KafkaPort(attempt=attempt, deadline=Deadline(1.0, SYSTEM_CLOCK)).topics()),
+            *others,
+        ]
 
     def recover_states(
         self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan], *, rebuilds: bool

@@ -220,7 +220,17 @@ RULES = (
         tests=tests(
             "runtime/batch_loop/test_driver", "transactions_end_after_the_commit_and_only_those_that_were_opened"
         ),
-        removals=(preceded("self._publish(results)"),),
+        removals=(preceded("self._publish(results, _opened(results))"),),
+    ),
+    Rule(
+        slug="unmarked-aborted",
+        name="a transaction whose mark was not added is aborted, never committed",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "runtime/batch_loop/test_driver",
+            "a_transaction_whose_mark_was_not_added_is_aborted_and_its_output_published_from_the_log",
+        ),
+        removals=(deleted(),),
     ),
     Rule(
         slug="end-opened-only",

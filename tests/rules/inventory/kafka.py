@@ -49,7 +49,7 @@ RULES = (
         name="topic ids are compared before and after each batch is read",
         chapter=Chapter.KAFKA,
         tests=tests("runtime/batch_loop/test_driver", "topic_ids_are_compared_before_and_after_a_batch_is_read"),
-        removals=(deleted(),),
+        removals=(deleted(way="before"), deleted(way="after")),
     ),
     Rule(
         slug="truncated-input",

@@ -26,8 +26,8 @@ RULES = (
         chapter=Chapter.MARK,
         tests=tests("runtime/publishing/test_publication", "output_offset_and_mark_share_one_transaction"),
         removals=(
-            replaced("format_mark(to.table_id, to.batch)", "''"),
-            preceded("return producer"),
+            replaced("format_mark(self._log.table_id, batch)", "''"),
+            preceded("return opened"),
         ),
     ),
     Rule(

@@ -62,6 +62,9 @@ def newest(driver: OperatorDriver) -> Any:
     return OperatorLog.at(driver.claim.operator.log.lake, None).newest()
 
 
+INVALID_PRODUCER_EPOCH = 47
+
+
 def committing(monkeypatch: pytest.MonkeyPatch, instead: Callable[..., None]) -> None:
     """`instead` is called with the real commit, and the commit's own arguments."""
     real = OperatorLog.commit
@@ -216,8 +219,23 @@ def test_transactions_end_after_the_commit_and_only_those_that_were_opened(
 
     committing(monkeypatch, noted)
     driver.claim.operator.round()
-    assert [sent for sent in kafka.sent_together if sent != ["ListOffsets"]] == [["commit"], ["EndTxn"]]
+    sent = [sent for sent in kafka.sent_together if sent != ["ListOffsets"]]
+    assert sorted(sent[:2]) == [["TxnOffsetCommit"], ["commit"]], "the mark is added while the log is written"
+    assert sent[2:] == [["EndTxn"]]
     assert [request.committed for request in kafka.named("EndTxn")] == [True]
+
+
+def test_a_transaction_whose_mark_was_not_added_is_aborted_and_its_output_published_from_the_log(
+    driver: OperatorDriver, jobs: Jobs, kafka: ScriptedKafka
+) -> None:
+    jobs.opened = {0, 1}
+    kafka.codes["TxnOffsetCommit"] = [INVALID_PRODUCER_EPOCH]
+    driver.claim.operator.round()
+    assert newest(driver).action == "batch"
+    [ended], [aborted] = kafka.named("EndTxn"), kafka.named("InitProducerId")
+    assert {ended.transactional_id, aborted.transactional_id} == {"app-op-0", "app-op-1"}
+    assert kafka.names[-2:] == ["InitProducerId", "OffsetFetch"], "the mark says what is left to publish"
+    assert driver.claim.operator.publication.unclear == set()
 
 
 def test_topic_ids_are_compared_before_and_after_a_batch_is_read(
@@ -290,7 +308,7 @@ def test_no_transaction_stays_open_while_the_lake_is_waited_for(
         committing(patch, unclear)
         with pytest.raises(StartOver):
             driver._run_owned(ClaimedOperator.round)
-    assert [name for name in kafka.names if name != "ListOffsets"] == ["InitProducerId"]
+    assert [name for name in kafka.names if name not in ("ListOffsets", "TxnOffsetCommit")] == ["InitProducerId"]
     assert [(one.transactional_id, one.producer_id) for one in kafka.named("InitProducerId")] == [
         ("app-op-1", PRODUCER_ID)
     ]

@@ -42,10 +42,8 @@ def sent(windows, lines) -> tuple[OutgoingColumns, Stamp]:
             limits={"out": 2**20},
             times_in_values=False,
         ),
-        table_id="t",
         partition=0,
         batch=1,
-        next_offset=1,
     )
     return outgoing(to, rows, windows)
 

@@ -44,7 +44,6 @@ def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> l
     monkeypatch.setattr(encoding, "PIECE_BYTES", piece_bytes)
     monkeypatch.setattr(encoding, "encoded", note)
     monkeypatch.setattr(encoding, "produce", lambda client, producer, queues, **_: [list(queue) for queue in queues])
-    monkeypatch.setattr(encoding, "commit_offsets", lambda client, producer, *_, **__: producer)
     to = Destination(
         route=OutputRoute(
             operator="o",
@@ -54,10 +53,8 @@ def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> l
             limits={"out": 2**20},
             times_in_values=False,
         ),
-        table_id="t",
         partition=0,
         batch=1,
-        next_offset=9,
     )
     producer: Any = None
     prepared = prepare_output([PartitionOutput(producer, to, Rows(rows, NONE, NONE))])

@@ -125,16 +125,17 @@ def opened_with(
 ) -> Producer:
     destination = Destination(
         route=replace(started.route, outlets=outlets),
-        table_id=newest.table_id,
         partition=0,
         batch=newest.batch,
-        next_offset=newest.partitions[0].next_offset,
         raised=newest.partitions[0].raised,
     )
     prepared = prepare_output([PartitionOutput(started.producers[0], destination, rows)])
     if prepared is None:
         return started.producers[0]
-    return open_output(kafka, prepared, 5.0).producer  # type: ignore[arg-type]
+    sent = open_output(kafka, prepared, 5.0)  # type: ignore[arg-type]
+    marked = started.add_marks(sent, newest.next_offsets, newest.batch)
+    assert isinstance(marked, Opened)
+    return marked.producer
 
 
 def own_ids(kafka: ScriptedKafka) -> list[tuple[int, int]]:
@@ -343,16 +344,15 @@ def test_the_output_of_several_partitions_is_in_one_transaction_of_the_first(
     def output(partition: int, *texts: str) -> PartitionOutput:
         destination = Destination(
             route=started.route,
-            table_id=newest.table_id,
             partition=partition,
             batch=7,
-            next_offset=10 * partition,
         )
         return PartitionOutput(started.producers[partition], destination, nothing_but(emissions=emissions(*texts)))
 
     prepared = prepare_output([output(0), output(1, "a", "b"), output(2, "c")])
     assert prepared is not None
-    opened = open_output(kafka, prepared, 5.0)  # type: ignore[arg-type]
+    opened = started.add_marks(open_output(kafka, prepared, 5.0), {1: 10, 2: 20}, 7)  # type: ignore[arg-type]
+    assert isinstance(opened, Opened)
     assert opened.partitions == (1, 2)
     assert opened.producer.transactional_id == "app-tally-1"
     assert opened.producer.sequences == {("out", 1): 2, ("out", 2): 1}

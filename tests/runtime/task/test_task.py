@@ -28,6 +28,7 @@ from tidegate.contracts.records import Records, Row
 from tidegate.operators.registry import operator_for
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.environment import REAL
+from tidegate.runtime.kafka.client import TopicMetadata
 from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.kafka.request_retries import Deadline
 from tidegate.runtime.kafka.transactions import init_producer
@@ -72,9 +73,12 @@ class StandIn:
         self.on_read()
         return Fetched(records=Records.from_rows(list(self.rows)), next_offset=len(self.rows))
 
+    def topics(self) -> Mapping[str, TopicMetadata]:
+        return {}
+
     def prepare(self, worked: Sequence[Worked]) -> Prepared:
         output: Any = [one.plan.partition for one in worked]
-        return Prepared(output, output, [], {})
+        return Prepared(output, (), [])
 
     def open(self, prepared: Prepared) -> Opened:
         self.on_open()
@@ -311,7 +315,7 @@ def test_the_partitions_of_a_task_share_one_deadline(
     monkeypatch.setattr(ports, "open_output", lambda _client, _prepared, deadline_s: given.append(deadline_s))
     port = KafkaPort(attempt=attempt, deadline=Deadline(0.0, SYSTEM_CLOCK))
     port.read(plan())
-    port.open(Prepared(init_producer(kafka, "id", timeout_ms=60_000), attempt.route, [], {}))  # type: ignore[arg-type]
+    port.open(Prepared(init_producer(kafka, "id", timeout_ms=60_000), (0,), []))
     assert given == [0.0, 0.0]
 
 

@@ -8,10 +8,11 @@ those of `docs/protocol.md`. The decisions are pure functions in `state.decision
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from tidegate.contracts.batch_metadata import BatchMeta
@@ -38,6 +39,7 @@ from tidegate.runtime.environment import Environment
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.arrivals import Position
 from tidegate.runtime.kafka.client import KafkaClient
+from tidegate.runtime.publishing.encoding import Opened
 from tidegate.runtime.task.jobs import Jobs
 from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan, PartitionResult
 from tidegate.runtime.task.results import results_of
@@ -131,10 +133,10 @@ class ClaimedOperator:
 
     def batch(self, plans: Sequence[PartitionPlan]) -> None:
         """Run, commit and publish one micro-batch. Raise BufferFull afterwards if a bound stopped a partition."""
-        results = self._commit(plans)
+        results, marked = self._commit(plans)
         earlier_batches.extend_lineage(self._lineage, self.newest)
         try:
-            self._publish(results)
+            self._publish(results, marked)
         finally:  # the batch is committed, even if publishing it failed
             self._driver.listener(self.newest, self._seconds)
         for result in results:
@@ -187,11 +189,11 @@ class ClaimedOperator:
 
     def _plans(self) -> list[PartitionPlan]:
         topic, idle_after = self._config.input, self._config.idle_after
-        # rule: topic-ids-checked
-        self._check_topics()
-        self._leaders = self._kafka().leaders(topic)
+        leaders = self._kafka().leaders(topic)
         # rule: stable-offsets/planned
-        ends = self.ends = offsets.stable(self._kafka(), topic, self._leaders)
+        looks: list[Callable[[], Any]] = [self._check_topics, lambda: offsets.stable(self._kafka(), topic, leaders)]
+        _, ends = self._at_once(looks)
+        self.ends, self._leaders = ends, self._kafka().leaders(topic)
         self._table.pin_after_ends(self.newest, self._kafka)
         # rule: truncated-input/end
         if any(end < self.newest.partitions[partition].next_offset for partition, end in ends.items()):
@@ -247,27 +249,73 @@ class ClaimedOperator:
         return self._attempt("recovery", self.newest.clock), self._table.pinned(plans)
 
     def _check_topics(self) -> None:
-        """Raise if a topic changed since the claim. This makes one request to a broker."""
+        """Raise if a topic changed since the claim. This makes one request to a broker, and so fetches leaders."""
         topics = preflight.find_topics(self._kafka(), self._config, self.newest.topics)
+        # rule: topic-ids-checked/before
         preflight.check_topics(self.newest, self._config, topics)
+
+    def _at_once(self, parts: Sequence[Callable[[], Any]]) -> Iterator[Any]:
+        """Return the results of the parts in order: the first is done in this thread, the others beside it."""
+        return self._driver.environment.map_waiting(lambda part: part(), parts)
+
+    def _check_found(self, results: Sequence[PartitionResult]) -> None:
+        """Raise if what was read is not of the topics of the claim."""
+        for result in results:
+            if result.topics is not None:
+                found = preflight.topics_in(result.topics, self._config, self.newest.topics)
+                preflight.check_topics(self.newest, self._config, found)
 
     # ---- one batch
 
-    def _commit(self, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
-        """Run the plans, commit their results to the log, and return them.
+    def _commit(self, plans: Sequence[PartitionPlan]) -> tuple[list[PartitionResult], list[Opened]]:
+        """Run the plans and commit their results to the log; return them, and the transactions that have their marks.
 
-        A failed attempt is cleaned up: its files are deleted and its transactions aborted. If Kafka does not
-        answer, the next round aborts them.
+        The marks are added while the log is written. A failed attempt is cleaned up: its files are deleted and its
+        transactions aborted. If Kafka does not answer, the next round aborts them.
         """
         # rule: new-attempt-id
         attempt = self._attempt(uuid4().hex, self._clock.now_ms())
         started = self._clock.monotonic()
-        try:
-            plans, results, meta = self._run(attempt, plans)
-        except Exception:
-            self._clean_up(attempt, plans)
-            raise
+        with self._cleaned_up(attempt, plans):
+            readers, plans = self._readers.with_holds(self.newest, self._table.pinned(plans), attempt.clock)
+            results = self._results(attempt, plans)
+        gates = {plan.partition: plan.table.open_until for plan in plans if plan.table is not None}
+        alignment = Alignment(self._table.inputs, readers, gates)
         ran = self._clock.monotonic()
+        offsets_reached = {result.partition: result.next_offset for result in results}
+        parts: list[Callable[[], Any]] = [partial(self._commit_results, attempt, plans, results, alignment)]
+        parts += [
+            partial(self.publication.add_marks, each, offsets_reached, attempt.batch) for each in _opened(results)
+        ]
+        _, *marked = self._at_once(parts)
+        self._table.note_used(plans, results, attempt.clock)
+        self._readers.log_dropped_versions(plans, results, attempt.batch)
+        self._seconds = {"job": ran - started, **_slowest(results), "commit": self._clock.monotonic() - ran}
+        self._bytes_per_partition = pace.next_piece(
+            self._bytes_per_partition, ran - started, pace.left_behind(plans, results)
+        )
+        return results, [each for each in marked if isinstance(each, Opened)]
+
+    def _commit_results(
+        self,
+        attempt: KafkaAttempt,
+        plans: Sequence[PartitionPlan],
+        results: Sequence[PartitionResult],
+        alignment: Alignment,
+    ) -> None:
+        """Commit the results to the log, if they are of the topics that the operator has claimed."""
+        with self._cleaned_up(attempt, plans):
+            # rule: topic-ids-checked/after
+            self._check_found(results)
+            # rule: one-clock
+            meta = after_batch(
+                self.newest,
+                results,
+                batch=attempt.batch,
+                attempt=attempt.attempt,
+                clock=attempt.clock,
+                alignment=alignment,
+            )
         self._report_recoveries(meta, results)
         # rule: kill-points
         reach("before_commit")
@@ -275,33 +323,15 @@ class ClaimedOperator:
         self._to_log(meta, [file for result in results for file in result.files])
         # rule: kill-points
         reach("after_commit")
-        self._table.note_used(plans, results, attempt.clock)
-        self._readers.log_dropped_versions(plans, results, attempt.batch)
-        self._seconds = {"job": ran - started, **_slowest(results), "commit": self._clock.monotonic() - ran}
-        self._bytes_per_partition = pace.next_piece(
-            self._bytes_per_partition, ran - started, pace.left_behind(plans, results)
-        )
-        return results
 
-    def _run(
-        self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]
-    ) -> tuple[Sequence[PartitionPlan], list[PartitionResult], BatchMeta]:
-        """Run the plans; return them completed by table and readers, their results, and the metadata to commit."""
-        readers, plans = self._readers.with_holds(self.newest, self._table.pinned(plans), attempt.clock)
-        results = self._results(attempt, plans)
-        # rule: topic-ids-checked
-        self._check_topics()  # what was read is of these topics
-        gates = {plan.partition: plan.table.open_until for plan in plans if plan.table is not None}
-        # rule: one-clock
-        meta = after_batch(
-            self.newest,
-            results,
-            batch=attempt.batch,
-            attempt=attempt.attempt,
-            clock=attempt.clock,
-            alignment=Alignment(self._table.inputs, readers, gates),
-        )
-        return plans, results, meta
+    @contextmanager
+    def _cleaned_up(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> Iterator[None]:
+        """Clean up the attempt if the block fails."""
+        try:
+            yield
+        except Exception:
+            self._clean_up(attempt, plans)
+            raise
 
     def _results(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> list[PartitionResult]:
         """Run the plans and return each partition's result. An error about lost input names all affected partitions."""
@@ -346,10 +376,11 @@ class ClaimedOperator:
         with suppress(EngineError, Fenced):
             self.publication.abort(opened)
 
-    def _publish(self, results: Sequence[PartitionResult]) -> None:
+    def _publish(self, results: Sequence[PartitionResult], marked: Sequence[Opened]) -> None:
         started = self._clock.monotonic()
-        opened = {r.transaction.partitions[0]: r.transaction for r in results if r.transaction is not None}
-        self.publication.end(list(opened.values()), self.newest)
+        # rule: unmarked-aborted
+        self.publication.mark_unclear(partition for opened in _opened(results) for partition in opened.partitions)
+        self.publication.end(marked, self.newest)
         self._seconds["publish"] = self._clock.monotonic() - started
 
     def _clean_up(self, attempt: KafkaAttempt, plans: Sequence[PartitionPlan]) -> None:
@@ -425,6 +456,12 @@ class ClaimedOperator:
         except EngineError as error:
             remedy = error.remedy or "it is settled by the next claim"
             raise StartOver(error.problem, value=error.value, remedy=remedy) from error
+
+
+def _opened(results: Sequence[PartitionResult]) -> list[Opened]:
+    """Return the open transactions of the results, each once."""
+    opened = {each.transaction.partitions[0]: each.transaction for each in results if each.transaction is not None}
+    return list(opened.values())
 
 
 def _slowest(results: Sequence[PartitionResult]) -> dict[str, float]:

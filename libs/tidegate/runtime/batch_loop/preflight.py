@@ -11,7 +11,7 @@ from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, 
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka import offsets
-from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic
+from tidegate.runtime.kafka.client import KafkaClient, NoSuchTopic, TopicMetadata
 from tidegate.runtime.publishing.topics import configured
 
 
@@ -24,12 +24,16 @@ class Topics:
 
 
 def find_topics(kafka: KafkaClient, config: OperatorConfig, known: Mapping[str, str]) -> Topics:
-    """Return the topics from fresh metadata, by one request. Raise UserError if one is missing.
+    """Return the topics from fresh metadata, by one request. Raise what `topics_in` raises."""
+    return topics_in(kafka.existing_topics(_names(config)), config, known)
+
+
+def topics_in(found: Mapping[str, TopicMetadata], config: OperatorConfig, known: Mapping[str, str]) -> Topics:
+    """Return the operator's topics from metadata that was just fetched. Raise UserError if one is missing.
 
     Raise EngineError if a missing topic's id is `known`: it was deleted, or the broker is not fully back yet.
     """
-    names = [config.input, *configured(config).topics]
-    found = kafka.existing_topics(names)
+    names = _names(config)
     for name in names:
         if name not in found:
             raise _missing(name, known.get(name))
@@ -37,6 +41,10 @@ def find_topics(kafka: KafkaClient, config: OperatorConfig, known: Mapping[str, 
         ids={name: found[name].id for name in names},
         partitions={name: len(found[name].leaders) for name in names},
     )
+
+
+def _names(config: OperatorConfig) -> list[str]:
+    return [config.input, *configured(config).topics]
 
 
 def _missing(name: str, known: str | None) -> TidegateError:

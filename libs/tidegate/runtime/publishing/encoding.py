@@ -22,10 +22,9 @@ from tidegate.contracts.kill_points import reach
 from tidegate.kernels import window_keys
 from tidegate.kernels.record_format.record_batch import Origin, OutgoingColumns, Stamp
 from tidegate.runtime.kafka.client import KafkaClient
-from tidegate.runtime.kafka.transactions import Outgoing, Producer, commit_offsets, encoded, produce
+from tidegate.runtime.kafka.transactions import Outgoing, Producer, encoded, produce
 from tidegate.runtime.publishing.dead_letters import as_dead_letters
 from tidegate.runtime.publishing.topics import OutputRoute
-from tidegate.state.protocol_decisions import format_mark
 from tidegate.state.raised_offsets import input_offsets
 
 PIECE_BYTES = 2**30
@@ -46,16 +45,14 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Destination:
-    """Where one partition's output of one batch goes, with the mark and input offset of the same transaction.
+    """Where one partition's output of one batch goes.
 
     `raised`: where the log's offsets differ from those of the input, which dead letters name.
     """
 
     route: OutputRoute
-    table_id: str
     partition: int
     batch: int
-    next_offset: int
     raised: Raised = ()
 
 
@@ -75,19 +72,15 @@ class Opened(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Output that is ready to be sent in one transaction: the record batches of each partition, the first one encoded.
-
-    `marks`: for each partition the offset and the mark to commit with it.
-    """
+    """Output that is ready to be sent in one transaction: each partition's record batches, the first one encoded."""
 
     producer: Producer
-    route: OutputRoute
+    partitions: tuple[int, ...]
     queues: list[Iterator[Outgoing]]
-    marks: dict[int, tuple[int, str]]
 
 
 def prepare_output(outputs: Sequence[PartitionOutput]) -> Prepared | None:
-    """Return the output of partitions, with their input offsets and marks, ready for one transaction.
+    """Return the output of partitions, ready for one transaction.
 
     Return None without output. Raise OutputTooLarge if a record is larger than its topic allows.
     """
@@ -95,10 +88,9 @@ def prepare_output(outputs: Sequence[PartitionOutput]) -> Prepared | None:
     sent = [output for output in outputs if _has_rows(output.to, output.rows)]
     if not sent:
         return None
-    producer, route = sent[0].producer, sent[0].to.route
-    # rule: mark-with-output
-    marks = {to.partition: (to.next_offset, format_mark(to.table_id, to.batch)) for _, to, _ in sent}
-    return Prepared(producer, route, [_begun(_queue(producer, to, rows)) for _, to, rows in sent], marks)
+    producer = sent[0].producer
+    partitions = tuple(to.partition for _, to, _ in sent)
+    return Prepared(producer, partitions, [_begun(_queue(producer, to, rows)) for _, to, rows in sent])
 
 
 def _begun(queue: Iterator[Outgoing]) -> Iterator[Outgoing]:
@@ -107,7 +99,7 @@ def _begun(queue: Iterator[Outgoing]) -> Iterator[Outgoing]:
 
 
 def open_output(client: KafkaClient, prepared: Prepared, deadline_s: float) -> Opened:
-    """Send the output with its input offsets and marks in one transaction, and leave that open.
+    """Send the output in one transaction, and leave that open. It lacks the marks still.
 
     Raise OutputTooLarge or EngineError if the broker does not accept the output.
     """
@@ -119,8 +111,7 @@ def open_output(client: KafkaClient, prepared: Prepared, deadline_s: float) -> O
         deadline_s=deadline_s,
         after_first=lambda: reach("after_half_of_output"),
     )
-    route, marks = prepared.route, prepared.marks
-    return Opened(commit_offsets(client, producer, route.group, route.input, marks, deadline_s), tuple(marks))
+    return Opened(producer, prepared.partitions)
 
 
 def _has_rows(to: Destination, rows: Rows) -> bool:

@@ -139,6 +139,16 @@ class Publication:
                 self._notice_successor(contradiction)
                 raise
 
+    def add_marks(self, opened: Opened, offsets: Mapping[int, int], batch: int) -> Opened | TidegateError:
+        """Add the marks of the batch and the offsets reached to an open transaction; return it, or why that failed.
+
+        May be called beside other work with the operator. A transaction that failed must be aborted, never committed.
+        """
+        try:
+            return self._with_marks(opened, offsets, batch)
+        except TidegateError as error:
+            return error
+
     def end(self, opened: Sequence[Opened], newest: BatchMeta) -> None:
         """Commit the open transactions of a committed batch in Kafka. Clear up those whose outcome is unclear."""
         # rule: init-after-unclear-end
@@ -177,19 +187,22 @@ class Publication:
             return
         self._offsets_committed_at = now
         self.mark_unclear(behind)  # unclear until these transactions have ended
-        self.end([self._offsets_alone(behind, newest)], newest)
+        alone = Opened(self.producers[behind[0]], tuple(behind))
+        self.end([self._with_marks(alone, newest.next_offsets, newest.batch)], newest)
 
     def _is_old(self, partition: int, now: float) -> bool:
         """Return whether the partition's mark is due to be committed again."""
         return now >= self._marked_at.get(partition, -math.inf) + self._renew_after_s
 
-    def _offsets_alone(self, partitions: Sequence[int], newest: BatchMeta) -> Opened:
-        mark = format_mark(newest.table_id, newest.batch)
-        marks = {partition: (newest.partitions[partition].next_offset, mark) for partition in partitions}
-        producer = self.producers[partitions[0]]
-        group = self.route.group
-        opened = commit_offsets(self._client(), producer, group, self._input, marks, deadline_s=self._deadline_s)
-        return Opened(opened, tuple(partitions))
+    def _with_marks(self, opened: Opened, offsets: Mapping[int, int], batch: int) -> Opened:
+        """Add the marks of the batch and the offsets reached to the transaction, which is opened if it is not yet."""
+        # rule: mark-with-output
+        mark = format_mark(self._log.table_id, batch)
+        marks = {partition: (offsets[partition], mark) for partition in opened.partitions}
+        producer = commit_offsets(
+            self._client(), opened.producer, self.route.group, self._input, marks, deadline_s=self._deadline_s
+        )
+        return opened._replace(producer=producer)
 
     def mark_unclear(self, partitions: Iterable[int]) -> None:
         """Count the partitions' transactions as unclear: abort them before anything else is sent, never commit."""
@@ -326,14 +339,14 @@ class Publication:
         # rule: output-repeatable/batch
         destination = Destination(
             route=replace(self.route, outlets=self._outlets.within(topics)),
-            table_id=newest.table_id,
             partition=partition,
             batch=batch,
-            next_offset=newest.partitions[partition].next_offset,
             raised=newest.partitions[partition].raised,
         )
         prepared = prepare_output([PartitionOutput(self.producers[partition], destination, rows)])
         opened = None if prepared is None else open_output(self._client(), prepared, self._deadline_s)
+        if opened is not None:
+            opened = self._with_marks(opened, newest.next_offsets, batch)
         # rule: kill-points
         reach("in_settling_before_end")
         if opened is not None:
@@ -353,6 +366,10 @@ class NoPublication:
     route: OutputRoute
     producers: Mapping[int, Producer] = field(default_factory=dict)
     unclear: frozenset[int] = frozenset()
+
+    def add_marks(self, opened: Opened, offsets: Mapping[int, int], batch: int) -> Opened | TidegateError:
+        """Return the transaction; there is none."""
+        return opened
 
     def end(self, opened: Sequence[Opened], newest: BatchMeta) -> None:
         """Do nothing: there are no transactions."""

@@ -20,6 +20,7 @@ from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import NO_TIMESTAMP
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import records_of
+from tidegate.runtime.kafka.client import TopicMetadata
 from tidegate.runtime.kafka.fetch import Fetched
 from tidegate.runtime.publishing.encoding import Opened, Prepared
 from tidegate.runtime.stream.merging import STREAM, merge_order
@@ -55,6 +56,10 @@ class StreamPort:
         """Return the records from the plan's start on; those before it were committed by an earlier attempt."""
         records = records_from(self.rows.slice(plan.start - self.begin), plan.start)
         return Fetched(records=records, next_offset=self.begin + self.rows.num_rows)
+
+    def topics(self) -> Mapping[str, TopicMetadata]:
+        """Return none: there are no topics."""
+        return {}
 
     def prepare(self, worked: Sequence[Worked]) -> None:
         """Return None: no output is published."""

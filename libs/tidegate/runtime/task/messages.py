@@ -15,6 +15,7 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.runtime.environment import REAL, Environment
+from tidegate.runtime.kafka.client import TopicMetadata
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing.encoding import Opened
 from tidegate.runtime.publishing.topics import OutputRoute
@@ -118,7 +119,8 @@ class PartitionPlan:
 class PartitionResult:
     """The result of one partition's work. Its files and open transaction do not count before the driver commits.
 
-    `transaction`: the open transaction with its output, which partitions of a task share; None without output.
+    `topics`: the topics that were read and written, as they were after that; one result of a task has them, and its
+    files. `transaction`: the open transaction with its output, which partitions of a task share; None without output.
     `ledger`: of a pipeline, what became of the rows at each step. `recovery` and `replica`: how its local state, and
     its replica of the table, were brought to what the batch needs.
     """
@@ -131,6 +133,7 @@ class PartitionResult:
     measures: dict[str, int]
     files: tuple[DataFile, ...]
     transaction: Opened | None
+    topics: Mapping[str, TopicMetadata] | None = None
     stopped_at: int | None = None
     stopped_by: str = ""
     floor: int | None = None

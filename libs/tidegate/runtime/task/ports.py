@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records
+from tidegate.runtime.kafka.client import TopicMetadata
 from tidegate.runtime.kafka.fetch import Fetched, Range, fetch, fetch_together
 from tidegate.runtime.kafka.request_retries import Deadline
 from tidegate.runtime.publishing.encoding import (
@@ -26,11 +27,10 @@ from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan
 
 
 class Worked(NamedTuple):
-    """A partition's plan, what its kernel has returned, and the offset that was reached."""
+    """A partition's plan, and what its kernel has returned."""
 
     plan: PartitionPlan
     step: StepResult
-    next_offset: int
 
 
 class Port(Protocol):
@@ -42,6 +42,10 @@ class Port(Protocol):
 
     def read(self, plan: PartitionPlan) -> Fetched:
         """Read the records of the plan. The result says how far they were read."""
+        ...
+
+    def topics(self) -> Mapping[str, TopicMetadata]:
+        """Return the topics that are read and written, as they are now; a missing one is left out."""
         ...
 
     def prepare(self, worked: Sequence[Worked]) -> Prepared | None:
@@ -89,29 +93,29 @@ class KafkaPort:
             epoch=plan.epoch,
         )
 
+    def topics(self) -> Mapping[str, TopicMetadata]:
+        """Ask for the input topic and the output topics, by one request."""
+        client = self.attempt.environment.kafka(self.attempt.kafka)
+        return client.existing_topics([self.attempt.topic, *self.attempt.route.outlets.topics])
+
     def prepare(self, worked: Sequence[Worked]) -> Prepared | None:
-        """Return what is to be published, with input offsets and marks; None if nothing is."""
+        """Return what is to be published; None if nothing is."""
         return prepare_output(
             [
-                PartitionOutput(plan.producer, self._destination(plan, next_offset), _rows(step))
-                for plan, step, next_offset in worked
+                PartitionOutput(plan.producer, self._destination(plan), _rows(step))
+                for plan, step in worked
                 if plan.producer is not None
             ]
         )
 
     def open(self, prepared: Prepared) -> Opened:
-        """Send the output with input offsets and marks in one transaction, left open for the driver."""
+        """Send the output in one transaction, left open for the driver, which adds input offsets and marks."""
         client = self.attempt.environment.kafka(self.attempt.kafka)
         return open_output(client, prepared, self.deadline.remaining_s)
 
-    def _destination(self, plan: PartitionPlan, next_offset: int) -> Destination:
+    def _destination(self, plan: PartitionPlan) -> Destination:
         return Destination(
-            route=self.attempt.route,
-            table_id=self.attempt.table_id,
-            partition=plan.partition,
-            batch=self.attempt.batch,
-            next_offset=next_offset,
-            raised=plan.raised,
+            route=self.attempt.route, partition=plan.partition, batch=self.attempt.batch, raised=plan.raised
         )
 
 

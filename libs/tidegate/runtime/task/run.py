@@ -2,9 +2,9 @@
 
 The order of the steps is that of `docs/protocol.md`. For each partition: lock, recover, fetch, dirty header, kernel,
 undo rows, complete header. When all partitions have got so far, their transactions are opened, and beside that the data
-file is written; the locks are held until both are done. A task commits nothing: only the driver's Delta commit makes
-its work count. If anything fails after the kernel, here or elsewhere, the next attempt undoes the change of the local
-states.
+file is written and the topics are looked up again; the locks are held until all of it is done. A task commits nothing:
+only the driver's Delta commit makes its work count. If anything fails after the kernel, here or elsewhere, the next
+attempt undoes the change of the local states.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def run_plans(attempt: Attempt, plans: Sequence[PartitionPlan], port: Port) -> l
 
 
 def _written_out(attempt: Attempt, done: Sequence[_Changed], port: Port) -> list[PartitionResult | PartitionFailure]:
-    """Open the transactions of the partitions, and beside that write their rows; return the answers.
+    """Open the transactions of the partitions, beside that write their rows and look up the topics; return the answers.
 
     What is sent is encoded before, so that the rows are written while the broker is waited for.
     """
@@ -128,20 +128,21 @@ def _written_out(attempt: Attempt, done: Sequence[_Changed], port: Port) -> list
         for share, output in zip(sharing, prepared, strict=True)
         if isinstance(output, Prepared)
     ]
-    parts.append(lambda: _as_answer(done[0].ready.plan, lambda: _write(attempt, done)))
-    *opened, files = attempt.environment.map_waiting(lambda part: part(), parts)
+    first = done[0].ready.plan
+    parts += [lambda: _as_answer(first, lambda: _write(attempt, done)), lambda: _as_answer(first, port.topics)]
+    *opened, files, topics = attempt.environment.map_waiting(lambda part: part(), parts)
     for one in done:
         one.ready.watch.lap("files")  # beside the output
-    if failed := [answer for answer in (files, *opened) if isinstance(answer, PartitionFailure)]:
+    if failed := [answer for answer in (files, topics, *opened) if isinstance(answer, PartitionFailure)]:
         return [*failed]
     transactions = {partition: each for each in opened for partition in each.partitions}
     head, *others = [_result(one, transactions.get(one.ready.plan.partition)) for one in done]
-    return [replace(head, files=files), *others]
+    return [replace(head, files=files, topics=topics), *others]
 
 
 def _prepared(share: Sequence[_Changed], port: Port) -> Prepared | PartitionFailure | None:
     """Prepare the output of these partitions for a transaction; None without any."""
-    worked = [Worked(one.ready.plan, one.step, one.next_offset) for one in share]
+    worked = [Worked(one.ready.plan, one.step) for one in share]
     return _as_answer(share[0].ready.plan, lambda: port.prepare(worked))
 
 

@@ -6,7 +6,7 @@ checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +17,7 @@ from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import small
 from tidegate.runtime.environment import Environment
+from tidegate.runtime.threads import Parallel
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.local.recovery import PartitionLog, Recovered, recover
 from tidegate.state.protocol_decisions import RecoveryMethod, Wanted
@@ -52,7 +53,7 @@ def environment_of(world: World, lake: SimulatedLake) -> Environment:
         in_background=in_background,
         repeating=repeating,
         map_parallel=map,
-        map_waiting=map,
+        map_waiting=_in_any_order(world),
         recover=_CheckedRecovery(world),
     )
 
@@ -71,6 +72,18 @@ def _done(future: Future[Any], work: Callable[[], Any]) -> Future[Any]:
     except Exception as error:
         future.set_exception(error)
     return future
+
+
+def _in_any_order(world: World) -> Parallel:
+    """Return a `map` that works on the items in an order by chance: which of some waiting threads is first is open."""
+
+    def map_waiting(work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        answers = {
+            place: work(items[place]) for place in world.chance.of("waiting").sample(range(len(items)), len(items))
+        }
+        return (answers[place] for place in range(len(items)))
+
+    return map_waiting
 
 
 class _Later(Future[Any]):
