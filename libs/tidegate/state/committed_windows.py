@@ -61,7 +61,8 @@ class CommittedWindows:
             )
         if "opened" in rows.column_names and rows["opened"].null_count < len(rows):
             rows = rows.filter(pc.equal(rows["arrival"], NO_ELEMENT))
-        self._rows = live_rows(rows, SLOT)
+        live = live_rows(rows, SLOT)
+        self._rows = live.filter(pc.is_valid(live["phase"]))
 
     def fetch(
         self, key: bytes, from_ms: int | None = None, to_ms: int | None = None, *, backward: bool = False
