@@ -35,6 +35,8 @@ PAGES = (
     "/operators/limited/emissions",
     "/operators/none",
     "/none",
+    "/sql",
+    "/sql/rows.csv?query=SELECT%201",
 )
 
 
@@ -102,6 +104,14 @@ BY_PAGES = [
     Attack("an explanation of nothing", 400, path="/operators/limited/explain"),
     Attack("a place with SQL", 404, path="/operators/limited/explain?at=1.0.0;DROP%20TABLE%20x"),
     Attack("an explanation out of the lake", 404, path="/operators/..%2f..%2fetc/explain?at=1.0.0"),
+    Attack("a query that is none", 400, path="/sql?query=DROP%20VIEW%20limited_log"),
+    Attack("a query of a file", 400, path="/sql?query=FROM%20read_text('/etc/passwd')"),
+    Attack("a query of a file that is named as a table", 400, path="/sql?query=FROM%20'/etc/passwd'"),
+    Attack("a second query", 400, path="/sql?query=SELECT%201;COPY%20(SELECT%201)%20TO%20'x'"),
+    Attack("a file of a result with a path", 404, path="/sql/rows.csv%2f..%2f..%2fetc?query=SELECT%201"),
+    Attack("a file of a result of another kind", 404, path="/sql/rows.html?query=SELECT%201"),
+    Attack("a file of a query that is none", 404, path="/sql/rows.csv?query=DROP%20VIEW%20limited_log"),
+    Attack("a query that a form sends", 405, "POST", "/sql", FORM, b"query=SELECT+1"),
     Attack("the description of an interface", 404, path="/openapi.json"),
 ]
 """What is tried with the cookie of a login: by a page with a link, or by a person."""

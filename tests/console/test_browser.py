@@ -38,6 +38,10 @@ ADDRESSES = (
     "/operators/chain",
     "/operators/chain/held?step=limited",
     "/operators/none",
+    "/sql",
+    "/sql?query=SELECT%20*%20FROM%20limited_log",
+    "/sql?query=SELECT%20batch,%20count(*)%20AS%20n%20FROM%20limited_log%20GROUP%20BY%20ALL",
+    "/sql?query=DROP%20VIEW%20limited_log",
 )
 
 
@@ -160,3 +164,16 @@ def test_pages_work_without_scripts(chromium: Browser, site: str) -> None:
     page.fill("#batch", "2")
     page.click("text=Show")
     assert "batch=2" in page.url
+
+
+def test_names_of_views_are_completed_and_a_result_is_drawn(chromium: Browser, site: str) -> None:
+    page, problems = opened(chromium, site)
+    page.goto(f"{site}/sql")
+    page.locator("#query").press_sequentially("SELECT batch, count(*) AS n FROM limited_lo")
+    page.click("#completions button:text-is('limited_log')")
+    page.locator("#query").press_sequentially(" GROUP BY ALL")
+    page.click("text=Run")
+    page.wait_for_selector("#drawn canvas")
+    assert "FROM%20limited_log" in page.url.replace("+", "%20")
+    assert page.locator("tbody tr").count() == 3
+    assert problems == []

@@ -9,7 +9,7 @@ import pytest
 
 from tests.console.clock import StillClock
 from tests.patience import wait_for
-from tidegate.console.latest import FRESH_S, KEPT_S, PATIENCE_S, Latest
+from tidegate.console.pages.latest import FRESH_S, KEPT_S, PATIENCE_S, Latest
 
 pytestmark = pytest.mark.fast
 

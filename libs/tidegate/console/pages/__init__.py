@@ -21,6 +21,7 @@ from tidegate.console.pages.operator_page import operator_page, series_of
 from tidegate.console.pages.rendering import error_page, page
 from tidegate.console.pages.rows_page import KINDS, rows_page
 from tidegate.console.pages.sources import Sources
+from tidegate.console.pages.sql_page import add_sql
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.runtime.configuration.application import Application
@@ -37,6 +38,7 @@ def console(application: Application, logins: Logins, names: Sequence[str]) -> G
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None)
     add_login(app, logins)
     _add_pages(app, Sources(application))
+    add_sql(app, application)
     _add_errors(app)
     return Gate(app, logins, names, lambda request: login_page(request, status=401))
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidegate.console.findings import findings
-from tidegate.console.latest import Latest
+from tidegate.console.pages.findings import findings
+from tidegate.console.pages.latest import Latest
 from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.operators.registry import kind_of

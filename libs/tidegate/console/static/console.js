@@ -3,7 +3,7 @@
 (() => {
   const EVERY_MS = 5000;
   const plots = new Map(); // by title: what draws the chart
-  const is_live = () => !["batch", "at", "before"].some((name) => new URL(location.href).searchParams.has(name));
+  const is_live = () => !["batch", "at", "before", "query"].some((name) => new URL(location.href).searchParams.has(name));
   const zone = new Intl.DateTimeFormat(undefined, { dateStyle: "short", timeStyle: "medium" });
   const zone_name = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
@@ -22,21 +22,26 @@
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   }
 
-  function options(chart, width, batches) {
+  function options(chart, width, batches, found) {
     const axis = { stroke: color("--text"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line") } };
     const lines = Object.keys(chart.lines).map((label, at) => ({
       label, stroke: color(`--line-${at % 6}`), width: 2, spanGaps: true, points: { size: 5 },
     }));
-    const batch = { label: "batch", value: (_plot, _time, _series, at) => (at === null ? "" : batches[at]) };
-    return { title: chart.title, width, height: 220, series: [batch, ...lines], axes: [axis, { ...axis, size: 70 }] };
+    const batch = { label: found.label ?? "batch", value: (_plot, _time, _series, at) => (at === null ? "" : batches[at]) };
+    const scales = { x: { time: found.is_time ?? true } };
+    return { title: chart.title, width, height: 220, scales, series: [batch, ...lines], axes: [axis, { ...axis, size: 70 }] };
+  }
+
+  async function series(address) {
+    const answer = await fetch(address);
+    return answer.ok ? answer.json() : null;
   }
 
   async function draw() {
     const place = document.getElementById("drawn");
     if (place === null) return;
-    const answer = await fetch(place.dataset.series);
-    if (!answer.ok) return;
-    const found = await answer.json();
+    const found = place.dataset.chart ? JSON.parse(place.dataset.chart) : await series(place.dataset.series);
+    if (found === null) return;
     for (const chart of found.charts) {
       const lines = Object.keys(chart.lines).join();
       const data = [found.time, ...Object.values(chart.lines)];
@@ -49,7 +54,7 @@
       known?.plot.destroy();
       const batches = [...found.batch];
       const width = Math.min(620, Math.max(280, place.clientWidth));
-      const plot = new uPlot(options(chart, width, batches), data, place);
+      const plot = new uPlot(options(chart, width, batches, found), data, place);
       plots.set(chart.title, { plot, lines, batches });
     }
   }
@@ -94,7 +99,34 @@
         document.querySelector(".slider")?.focus();
       });
     }
+    const text = place.querySelector("#query");
+    if (text !== null) complete(text);
     draw();
+  }
+
+  function complete(text) {
+    const place = document.getElementById("completions");
+    const known = [...new Set([...document.querySelectorAll("#names code")].map((each) => each.textContent))];
+    text.addEventListener("input", () => {
+      const begun = text.value.slice(0, text.selectionStart).match(/\w+$/)?.[0] ?? "";
+      const found = begun === "" ? [] : known.filter((name) => name.startsWith(begun) && name !== begun).slice(0, 8);
+      place.replaceChildren(...found.map((name) => completion(text, begun, name)));
+      place.hidden = found.length === 0;
+    });
+  }
+
+  function completion(text, begun, name) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = name;
+    button.addEventListener("click", () => {
+      text.setRangeText(name.slice(begun.length), text.selectionStart, text.selectionStart, "end");
+      document.getElementById("completions").hidden = true;
+      text.focus();
+    });
+    const item = document.createElement("li");
+    item.append(button);
+    return item;
   }
 
   async function refresh() {

@@ -157,14 +157,19 @@ def _scan(
     columns: Sequence[str],
     filtered: ds.Expression | None = None,
 ) -> pa.Table:
-    each = {file.path: file for file in files}
     with disk.disk_errors(log.place), _damage_named(log):
-        stored, parquet = log.files({path: file.size for path, file in each.items()}), ds.ParquetFileFormat()
-        fragments = [
-            parquet.make_fragment(path, stored, _constants(file, schema), file_size=file.size)
-            for path, file in each.items()
-        ]
-        return ds.FileSystemDataset(fragments, schema, parquet, stored).to_table(list(columns), filter=filtered)
+        return dataset_of(log, files, schema).to_table(list(columns), filter=filtered)
+
+
+def dataset_of(log: Lake, files: Iterable[DataFile], schema: pa.Schema) -> ds.Dataset:
+    """Return all rows of the files as a dataset of which nothing has been read yet; what a file lacks is null."""
+    each = {file.path: file for file in files}
+    stored, parquet = log.files({path: file.size for path, file in each.items()}), ds.ParquetFileFormat()
+    fragments = [
+        parquet.make_fragment(path, stored, _constants(file, schema), file_size=file.size)
+        for path, file in each.items()
+    ]
+    return ds.FileSystemDataset(fragments, schema, parquet, stored)
 
 
 def _constants(file: DataFile, schema: pa.Schema) -> ds.Expression | None:

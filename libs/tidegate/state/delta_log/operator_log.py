@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import Schema
 
 from tidegate.contracts.batch_metadata import BatchMeta
@@ -40,6 +41,7 @@ from tidegate.state.delta_log.data_files import (
     ANY_BATCH,
     DataFile,
     Part,
+    dataset_of,
     read_files,
     require_whole,
 )
@@ -267,6 +269,10 @@ class OperatorLog:
         """
         files = self.data_files(kind, partition, after_batch=after_batch, up_to=up_to)
         return read_files(self.lake, files, self.schema, columns, after_batch=after_batch, up_to=up_to)
+
+    def dataset(self) -> ds.Dataset:
+        """Return all rows of the log, of every kind, as a dataset for engines that read the parts that they need."""
+        return dataset_of(self.lake, self._snapshot.files.values(), self.schema)
 
     def pinned_copy(self) -> OperatorLog:
         """Return a copy of the handle that stays at this version, for a thread that runs beside the committing one."""

@@ -1,0 +1,253 @@
+"""The SQL page: what a query may be, in which process it runs, and what the page makes of its result."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from io import BytesIO
+from time import monotonic
+from urllib.parse import quote
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from starlette.testclient import TestClient
+
+from tests.console.conftest import Browser
+from tests.console.logs import PIPELINE, START_MS, SUPPRESSION, TABLE, WINDOWS, Written, application, record
+from tests.console.test_pages import HOSTILE, shown
+from tidegate.console.sql.checking import Names, check
+from tidegate.console.sql.results import cells_of, chart_of, csv_of
+from tidegate.console.sql.running import run
+from tidegate.console.sql.views import OperatorViews, columns_of, views_of
+from tidegate.contracts.errors import UserError
+from tidegate.runtime.configuration.application import Application
+
+NAMES = Names({"held", "sent"}, {"as_of"})
+
+
+def checked(query: str) -> set[str]:
+    """The names that the query uses."""
+    with duckdb.connect() as connection:
+        row = connection.execute("SELECT json_serialize_sql(?)", [query]).fetchone()
+    assert row is not None
+    return check(json.loads(row[0]), NAMES)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("query", "used"),
+    [
+        ("SELECT * FROM held", {"held"}),
+        ("FROM Held ORDER BY ALL LIMIT 3; -- a comment", {"held"}),
+        ("SELECT key, count(*) FILTER (n > 1) FROM held JOIN sent USING (key) GROUP BY ALL", {"held", "sent"}),
+        ("WITH newest AS (SELECT max(batch) FROM held) SELECT * FROM newest", {"held"}),
+        ("SELECT * FROM as_of(TIMESTAMP '2013-01-01') WHERE value ->> 'n' LIKE '1%'", {"as_of"}),
+        ("SELECT row_number() OVER (PARTITION BY key) FROM held UNION ALL BY NAME SELECT 1", {"held"}),
+        ("SELECT 1::DECIMAL(9, 2), [1], {'a': 1}, CASE WHEN true THEN 1 END WHERE 1 IN (SELECT 1)", set()),
+        ("VALUES (1, 2)", set()),
+    ],
+)
+def test_queries_of_views_are_let_through(query: str, used: set[str]) -> None:
+    assert checked(query) == used
+
+
+INJECTIONS = [
+    "SELECT * FROM '/etc/passwd'",
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM read_text('/etc/passwd')",
+    "SELECT * FROM held, glob('/*')",
+    "SELECT * FROM (SELECT content FROM read_blob('/etc/passwd'))",
+    "SELECT * FROM held WHERE EXISTS (SELECT 1 FROM duckdb_settings())",
+    "SELECT * FROM as_of((SELECT content FROM read_text('/etc/passwd')))",
+    "SELECT * FROM query('DROP TABLE held')",
+    "SELECT * FROM query_table('secret')",
+    "SELECT * FROM range(1000000000)",
+    "SELECT * FROM sqlite_master",
+    "SELECT * FROM information_schema.tables",
+    "SELECT * FROM other.main.held",
+    "SELECT * FROM secret, (WITH secret AS (SELECT 1) SELECT * FROM secret)",
+    "SELECT getenv('HOME')",
+    "SELECT current_setting('temp_directory')",
+    "SELECT getvariable('x')",
+    "SELECT nextval('x')",
+    "SELECT repeat('x', 3000000000)",
+    "SELECT * FROM held ORDER BY getenv('HOME')",
+    "SELECT * FROM held LIMIT (SELECT current_setting('threads')::INT)",
+    "SELECT list_transform([1], lambda x: getenv('HOME'))",
+    "WITH RECURSIVE a AS (SELECT 1 UNION ALL SELECT * FROM a) SELECT * FROM a",
+    "SHOW TABLES",
+    "DESCRIBE held",
+    "SUMMARIZE held",
+    "EXPLAIN ANALYZE SELECT 1",
+    "PIVOT held ON key",
+    "SELECT 1; SELECT 2",
+    "SELECT $1",
+    "SELECT 1::my_type",
+    "INSERT INTO held VALUES (1)",
+    "DELETE FROM held",
+    "DROP VIEW held",
+    "CREATE TABLE x AS SELECT 1",
+    "COPY held TO '/tmp/x'",
+    "COPY (SELECT 1) TO PROGRAM 'sh'",
+    "ATTACH '/tmp/x'",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "PRAGMA database_list",
+    "SET enable_external_access = true",
+    "RESET lock_configuration",
+    "CALL pragma_version()",
+    "EXPORT DATABASE '/tmp/x'",
+    "USE other",
+    "CHECKPOINT",
+    "",
+    "'",
+    "SELECT '" + "(" * 5_000,
+    "(" * 5_000 + "1",
+]
+"""What is no query of views."""
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("query", INJECTIONS, ids=lambda query: query[:40])
+def test_what_is_no_query_of_views_is_refused(query: str) -> None:
+    with pytest.raises(UserError):
+        checked(query)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory: pytest.TempPathFactory) -> Application:
+    """An application with operators of several kinds that have read hostile records."""
+    found = application(
+        tmp_path_factory.mktemp("sql"), limited=SUPPRESSION, table=TABLE, counts=WINDOWS, chain=PIPELINE
+    )
+    for name in found.operators:
+        log = Written(found, name)
+        log.batch([record(b"k%d" % at, value, 0, at) for at, value in enumerate(HOSTILE)])
+        log.batch([record(b"later", b'{"delay": 1}', 100, 50), record(b"k0", b'{"delay": 2}', 101, 51)])
+    return found
+
+
+@pytest.fixture(scope="module")
+def views(given: Application) -> list[OperatorViews]:
+    return views_of(given.lake, given.operators)
+
+
+@pytest.mark.fast
+def test_the_columns_of_each_view_are_known_without_rows(views: list[OperatorViews]) -> None:
+    columns = columns_of(views)
+    assert columns["limited_buffer"][-1] == "held_since"
+    assert {"chain_limited_buffer", "table_history", "counts_windows"} <= set(columns)
+
+
+@pytest.mark.process
+def test_a_query_reads_views_and_functions(views: list[OperatorViews]) -> None:
+    at = "TIMESTAMP '2023-11-14 22:13:20'"
+    query = f"SELECT count(*) AS n, max(valid_from) AS newest FROM table_as_of({at}) WHERE valid_from <= {at}"
+    [row] = run(query, views, 10).to_pylist()
+    assert row["n"] == len(HOSTILE) and row["newest"].timestamp() * 1_000 <= START_MS + 1e9
+    rows = run('SELECT key, "offset" FROM limited_log ORDER BY batch, seq', views, 3)
+    assert rows.to_pylist()[0] == {"key": b"k0", "offset": 0} and len(rows) == 3
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ("SELECT key + 1 FROM limited_log", "the query failed"),
+        ("SELECT * FROM '/etc/passwd'", "may not use this"),
+        ("SELECT string_agg(a.value, b.value) FROM limited_log a, limited_log b", "the query"),
+        ("SELECT rpad('x', 2000000000, 'y')", "the query"),
+        ("SELECT " + "+".join(f"x{at}.batch" for at in range(9)) + " AS n FROM " + ", ".join(
+            f"limited_log x{at}" for at in range(9)) + " ORDER BY n DESC", "the query"),
+    ],
+    ids=["a wrong type", "a file", "much text", "a long text", "many rows"],
+)  # fmt: skip
+def test_a_query_that_fails_or_needs_too_much_ends_with_its_process(
+    views: list[OperatorViews], query: str, problem: str
+) -> None:
+    began = monotonic()
+    with pytest.raises(UserError, match=problem):
+        run(query, views, 10, deadline_s=15.0)
+    assert monotonic() - began < 20
+
+
+@pytest.mark.process
+def test_the_page_shows_the_result_and_gives_it_as_files(browser: Browser, given: Application) -> None:
+    client = browser(given)
+    query = "SELECT key, value, epoch_ms(timestamp) AS t FROM limited_log WHERE kind = 'state' ORDER BY batch, seq"
+    text = client.get(f"/sql?query={quote(query)}").text
+    assert "<script>alert" not in text and "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "1,000,000 bytes in all" in text and "0xfffe80" in text
+    links = dict(re.findall(r'href="(/sql/rows\.(?:csv|parquet)[^"]*)" download>(\w+)<', text))
+    files = {form: client.get(link.replace("&amp;", "&")) for link, form in links.items()}
+    assert pq.read_table(BytesIO(files["parquet"].content))["key"].to_pylist()[0] == b"k0"
+    assert files["csv"].text.startswith('"key","value","t"\n"k0",')
+    assert files["csv"].headers["content-disposition"] == 'attachment; filename="rows.csv"'
+
+
+@pytest.mark.process
+def test_an_error_is_shown_beside_the_query(browser: Browser, given: Application) -> None:
+    answer = browser(given).get("/sql?query=" + quote("SELECT * FROM read_csv('</textarea><script>')"))
+    assert answer.status_code == 400
+    assert "the table function read_csv" in shown(answer.text) and "</textarea><script>" not in answer.text
+
+
+@pytest.mark.fast
+def test_the_page_lists_views_with_their_columns(browser: Browser, given: Application) -> None:
+    text = browser(given).get("/sql").text
+    assert "<code>limited_buffer</code></dt><dd><code>partition</code>" in text
+    assert "<code>table_as_of</code>" in text
+
+
+@pytest.mark.fast
+def test_numbers_over_a_time_or_a_number_are_lines() -> None:
+    rows = pa.table({"t": pa.array([2_000, 1_000], pa.timestamp("ms")), "n": [1, 2], "who": ["a", "b"]})
+    chart = chart_of(rows)
+    assert chart is not None and chart["is_time"] and chart["time"] == [1.0, 2.0]
+    assert chart["charts"] == [{"title": "By t", "lines": {"n": [2.0, 1.0]}}]
+    assert chart_of(rows.select(["who", "n"])) is None and chart_of(rows.select(["t", "who"])) is None
+
+
+@pytest.mark.fast
+def test_columns_of_equal_names_and_all_types_are_shown_and_written() -> None:
+    rows = pa.table([pa.array([1]), pa.array([None], pa.binary()), pa.array([[1, 2]])], names=["a", "a", "b"])
+    assert [[cell.text for cell in row] for row in cells_of(rows).rows] == [["1", "null", "[1, 2]"]]
+    assert csv_of(rows) == b'"a","a","b"\n1,,"[1, 2]"\n'
+
+
+@pytest.mark.fast
+def test_the_sql_page_needs_a_login(stranger: Browser, given: Application) -> None:
+    client: TestClient = stranger(given)
+    assert [client.get(path).status_code for path in ("/sql", "/sql/rows.csv?query=SELECT%201")] == [401, 401]
+
+
+@pytest.mark.spark
+def test_every_view_has_the_rows_that_it_has_in_spark(given: Application, views: list[OperatorViews]) -> None:
+    from tidegate.console.sql.views import define
+    from tidegate.runtime.spark.session import open_session
+    from tidegate.spark import query
+    from tidegate.state.delta_log.operator_log import OperatorLog
+    from tidegate.state.lake.opening import open_lake
+
+    names = [name for each in views for name in each.names]
+    with duckdb.connect() as connection, open_session("views", "local[1]", given.lake) as spark:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        define(connection, views, lambda each: OperatorLog.at(open_lake(each.place), each.version).dataset())
+        for name in names:
+            ours = connection.execute(f"SELECT * FROM {name}").to_arrow_table()
+            theirs = query(spark, given, f"SELECT * FROM {name}")
+            assert ours.column_names == theirs.column_names, name
+            assert _sorted(ours) == _sorted(theirs), name
+    assert len(names) > 25
+
+
+def _sorted(rows: pa.Table) -> list[str]:
+    """The rows as text that does not depend on their order, nor on whether a time says that it is in UTC."""
+    return sorted(repr([_in_utc(value) for value in row.values()]) for row in rows.to_pylist())
+
+
+def _in_utc(value: object) -> object:
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
