@@ -13,6 +13,7 @@ from tidegate.runtime.configuration.application import Application
 
 TOKEN = "a token that the test chooses"
 PORT = 8765
+FILE = "app.yaml"
 
 Browser = Callable[[Application], TestClient]
 
@@ -22,7 +23,7 @@ def stranger(impatient: None) -> Browser:
     """`stranger(application)`: a client of the application's console that has not logged in."""
 
     def opened(application: Application) -> TestClient:
-        app = console(application, Logins(lambda _: None, TOKEN, port=PORT), ["console.example"])
+        app = console(application, Logins(lambda _: None, TOKEN, port=PORT), ["console.example"], FILE)
         return TestClient(
             app, base_url=f"http://127.0.0.1:{PORT}", follow_redirects=False, raise_server_exceptions=False
         )

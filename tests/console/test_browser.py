@@ -38,6 +38,11 @@ ADDRESSES = (
     "/operators/chain",
     "/operators/chain/held?step=limited",
     "/operators/none",
+    "/operators/limited/act",
+    "/operators/limited/act/flush",
+    "/operators/limited/act/redrive",
+    "/operators/limited/act/skip",
+    "/operators/limited/plan",
     "/sql",
     "/sql?query=SELECT%20*%20FROM%20limited_log",
     "/sql?query=SELECT%20batch,%20count(*)%20AS%20n%20FROM%20limited_log%20GROUP%20BY%20ALL",
@@ -62,7 +67,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Written:
 def site(log: Written) -> Iterator[str]:
     """The address of a console that serves the application."""
     [port] = free_ports(1)
-    gate = console(log.application, Logins(lambda _: None, TOKEN, port=port), [])
+    gate = console(log.application, Logins(lambda _: None, TOKEN, port=port), [], "app.yaml")
     server = uvicorn.Server(uvicorn.Config(gate, port=port, log_level="warning", lifespan="off"))
     thread = Thread(target=server.run, daemon=True)
     thread.start()

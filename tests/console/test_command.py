@@ -29,7 +29,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the server was given; it announces an address from another thread, as one that serves pages does."""
     given: dict[str, Any] = {}
 
-    def serve(_application: object, **options: Any) -> None:
+    def serve(_application: object, _file: str, **options: Any) -> None:
         given.update(options)
         thread = Thread(target=options["announce"], args=("http://127.0.0.1:8765/login?token=t",))
         thread.start()

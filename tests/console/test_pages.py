@@ -9,11 +9,17 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from tests.console.conftest import Browser
 from tests.console.logs import PIPELINE, SUPPRESSION, TABLE, Written, application, record
 from tests.patience import wait_for
+from tidegate.control.address import Address
+from tidegate.control.database import Database
+from tidegate.control.instances import DriverEnd, record_incident
+from tidegate.control.ledger import OperatorKey, upsert_operator
+from tidegate.control.revisions import prepare
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 
 pytestmark = pytest.mark.fast
@@ -89,6 +95,9 @@ ADDRESSES = (
     f"/operators/chain/key?key=0x{HOSTILE[0].hex()}&step=limited",
     "/operators/limited/explain?at=3.0.0",
     "/operators/chain/explain?at=2.0.0",
+    "/operators/limited/act",
+    "/operators/limited/act/flush",
+    "/operators/chain/plan",
 )
 
 
@@ -138,6 +147,22 @@ def test_a_driver_that_failed_is_a_problem_with_its_reason(browser: Browser, tmp
         raise RuntimeError("the <disk> is full")
     text = browser(given).get("/").text
     assert "the &lt;disk&gt; is full" in text and "limited: stopped" in shown(text)
+
+
+def test_the_overview_has_the_incidents_of_the_control_database_newest_first(browser: Browser, tmp_path: Path) -> None:
+    address = Address(f"sqlite:///{tmp_path}/control.db")
+    database, key = Database(address), OperatorKey("app", "limited")
+    prepare(database)
+    with database.begin() as connection:
+        upsert_operator(connection, key, lake="lake", kind="suppression")
+        for at in range(12):
+            record_incident(connection, key, DriverEnd(clock_ms=at * 1_000, kind="fenced", reason=f"<b>taken {at}</b>"))
+    given = application(tmp_path, limited=SUPPRESSION).model_copy(update={"control": SecretStr(address.url)})
+    client = browser(given)
+    wait_for(lambda: "&lt;b&gt;taken 11&lt;/b&gt;" in client.get("/").text)
+    text = shown(client.get("/").text)
+    assert text.index("What is wrong") < text.index("taken 11") < text.index("taken 2") < text.index("Operators")
+    assert "1970-01-01 00:00:11.000 UTC limited fenced" in text and "taken 1<" not in text and "taken 0" not in text
 
 
 def test_an_operator_says_its_batches_its_options_and_what_the_file_says_instead(

@@ -5,6 +5,7 @@ The defaults assume that other programs on the machine, and any web page in the 
 
 from __future__ import annotations
 
+import hmac
 import re
 import secrets
 from collections.abc import Callable, Container, Sequence
@@ -41,7 +42,10 @@ SESSION_S, MOST_SESSIONS = 12 * 3_600, 64
 """How long a login lasts, and how many there may be at a time; a further one ends the oldest."""
 
 LONGEST_TARGET, LONGEST_BODY = 4_096, 4_096
-"""Most bytes of a request's path and query, and of the login form."""
+"""Most bytes of a request's path and query, and of a form."""
+
+_FORMS = re.compile(rf"{LOGIN}|/operators/[^/]+/act/[a-z]+", re.ASCII)
+"""The paths to which forms are sent: the login, and actions."""
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(:\d{1,5})?", re.ASCII)
 
@@ -81,6 +85,7 @@ class Logins:
         self._announce, self._clock, self._is_fixed = announce, clock, token is not None
         self._token = token or _new_token()
         self._sessions: dict[bytes, float] = {}
+        self._secret = secrets.token_bytes(32)
         self._lock = Lock()
         if not self._is_fixed:
             announce(self._token)
@@ -103,6 +108,10 @@ class Logins:
         """Return whether the cookie is that of a login that lasts."""
         until = self._sessions.get(_digest(session))
         return until is not None and self._clock.monotonic() < until
+
+    def form_token(self, session: str) -> str:
+        """Return what the console's own forms send along in this login, and no other page knows."""
+        return hmac.new(self._secret, session.encode(), sha256).hexdigest()
 
 
 def _new_token() -> str:
@@ -146,14 +155,21 @@ def refusal(method: str, path: str, target_bytes: int, headers: Headers, names: 
         return Refusal(421, "this host name is not the console's: use the address that the console prints")
     if target_bytes > LONGEST_TARGET:
         return Refusal(414, "the address is too long")
-    is_login = (method, path) == ("POST", LOGIN)
-    if method != "GET" and not is_login:
-        return Refusal(405, "the console only reads")
-    if _body_length(headers) > (LONGEST_BODY if is_login else 0):
+    is_form = method == "POST" and _FORMS.fullmatch(path) is not None
+    if method != "GET" and not is_form:
+        return Refusal(405, "this address is only read")
+    if _body_length(headers) > (LONGEST_BODY if is_form else 0):
         return Refusal(413, "the request is too large")
-    if is_login and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        return Refusal(403, "another page has sent this login")
+    if is_form and not _is_own_form(headers, hosts[0]):
+        return Refusal(403, "another page has sent this form")
     return None
+
+
+def _is_own_form(headers: Headers, host: str) -> bool:
+    """Return whether a form may come from a page of the console: browsers say from where they send it."""
+    sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")
+    is_same_site = all(site in ("same-origin", "none") for site in sites)
+    return is_same_site and all(urlsplit(origin).netloc.lower() == host.lower() for origin in origins)
 
 
 def _body_length(headers: Headers) -> int:

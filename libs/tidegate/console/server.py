@@ -19,11 +19,12 @@ LONGEST_HEADERS = 16_384
 
 
 def serve(
-    application: Application, *, host: str, port: int, token: str | None, announce: Callable[[str], None]
+    application: Application, file: str, *, host: str, port: int, token: str | None, announce: Callable[[str], None]
 ) -> None:
     """Serve the console until the process is told to stop. Call `announce` with the address of each login.
 
-    `token`: the token for all logins; None: each login has one of its own. Raise UserError if the address is taken.
+    `file`: the configuration as commands name it. `token`: the token for all logins; None: each login has one of its
+    own. Raise UserError if the address is taken.
     """
     with closing(_listening(host, port)) as listener:
         port = listener.getsockname()[1]
@@ -31,7 +32,7 @@ def serve(
         logins = Logins(lambda new: announce(f"{address}{LOGIN}?token={new}"), token, port=port)
         if token is not None:
             announce(f"{address}{LOGIN}")
-        app = console(application, logins, [host, socket.gethostname(), socket.getfqdn()])
+        app = console(application, logins, [host, socket.gethostname(), socket.getfqdn()], file)
         uvicorn.Server(_config(app)).run(sockets=[listener])
 
 

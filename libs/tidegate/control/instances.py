@@ -51,3 +51,9 @@ def heartbeats(connection: Connection, application: str) -> Sequence[Any]:
     """Return the instances of the application, the most recent heartbeat first."""
     found = select(Instance.__table__).where(Instance.application == application)
     return connection.execute(found.order_by(Instance.heartbeat_ms.desc())).all()
+
+
+def incidents(connection: Connection, application: str, most: int) -> Sequence[Any]:
+    """Return at most `most` incidents of the application's operators, the newest first."""
+    found = select(Incident.__table__).where(Incident.application == application)
+    return connection.execute(found.order_by(Incident.clock_ms.desc()).limit(most)).all()

@@ -26,8 +26,8 @@ DEFAULT_PORT = 8765
 def command(file: Path, port: int, host: str, token: str | None) -> None:
     """Serve pages that show what FILE's operators do, hold and have emitted, now or as of an earlier batch.
 
-    Print an address that opens one login. The console only reads: logs in the lake, local states, and the broker if it
-    answers. It needs no Java. Stop it with Ctrl-C.
+    Print an address that opens one login. The console reads logs in the lake, local states, and the broker if it
+    answers; it changes nothing before an action is confirmed on a page. Stop it with Ctrl-C.
 
     \b
     Example:
@@ -46,4 +46,4 @@ def command(file: Path, port: int, host: str, token: str | None) -> None:
         click.echo(json.dumps({"address": url}) if as_json else f"open {url}")
 
     with suppress(KeyboardInterrupt):
-        serve(application, host=host, port=port, token=token, announce=announce)
+        serve(application, str(file), host=host, port=port, token=token, announce=announce)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,9 @@ from rich.table import Table
 
 from tidegate.application.target import load
 from tidegate.cli.shared import json_option, note, wants_json
-from tidegate.contracts.errors import TidegateError, Unavailable
-from tidegate.runtime.batch_loop.preflight import check_surroundings
 from tidegate.runtime.configuration.application import Application, select_operators
 from tidegate.runtime.configuration.changes import REMEDY
-from tidegate.runtime.doctor.change_preview import ChangePreview, Forecast, preview_change
-from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
-from tidegate.runtime.telemetry.driver_status import one_line
+from tidegate.runtime.doctor.change_preview import ChangePreview, Forecast, checked_preview
 
 REFUSED = 1
 
@@ -56,22 +52,7 @@ def previews_of(application: Application, operator: str | None) -> list[ChangePr
     found = []
     for name in select_operators(application, operator):
         note(f"{name}: reading its log")
-        found.append(_check_preflight(application, preview_change(application, name)))
-    return found
-
-
-def _check_preflight(application: Application, found: ChangePreview) -> ChangePreview:
-    """Refuse the change if topics or functions that it needs are missing; add a warning if Kafka is unreachable."""
-    if found.newest is None:
-        return found
-    kafka = client(application.kafka)
-    try:
-        kafka.probe(PROBE_TIMEOUT_S)
-        check_surroundings(kafka, found.newest, application.operators[found.name])
-    except Unavailable as error:
-        return replace(found, warnings=(*found.warnings, f"its topics could not be checked: {one_line(error)}"))
-    except TidegateError as error:
-        return replace(found, status="refused", warnings=(one_line(error),))
+        found.append(checked_preview(application, name))
     return found
 
 

@@ -14,6 +14,7 @@ from tidegate.console import rows
 from tidegate.console.access import Gate, Logins
 from tidegate.console.key_history import KeyQuery
 from tidegate.console.overview import overview_of
+from tidegate.console.pages.act_page import add_actions
 from tidegate.console.pages.explain_page import explain_page
 from tidegate.console.pages.key_page import key_page
 from tidegate.console.pages.login import add_login, login_page
@@ -33,12 +34,17 @@ Partition = Annotated[int | None, Query(ge=0, lt=2**31)]
 BatchNumber = Annotated[int | None, Query(ge=0, lt=2**62)]
 
 
-def console(application: Application, logins: Logins, names: Sequence[str]) -> Gate:
-    """Return the console as an ASGI application that answers to these host names, and to localhost and IP addresses."""
+def console(application: Application, logins: Logins, names: Sequence[str], file: str) -> Gate:
+    """Return the console as an ASGI application that answers to these host names, and to localhost and IP addresses.
+
+    `file`: the configuration as commands name it; an action is such a command.
+    """
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None)
     add_login(app, logins)
-    _add_pages(app, Sources(application))
+    sources = Sources(application)
+    add_actions(app, sources, logins, file)
     add_sql(app, application)
+    _add_pages(app, sources)
     _add_errors(app)
     return Gate(app, logins, names, lambda request: login_page(request, status=401))
 
@@ -50,7 +56,8 @@ def _add_pages(app: FastAPI, sources: Sources) -> None:
     def overview() -> Response:
         status = application_status(application, sources.ends_of())
         found = overview_of(application, status, sources.findings(), SYSTEM_CLOCK.now_ms())
-        return page("overview.html", application=application.application, overview=found)
+        name, incidents = application.application, sources.incidents()
+        return page("overview.html", application=name, overview=found, incidents=incidents)
 
     @app.get("/operators/{name}")
     def operator(name: str, batch: BatchNumber = None) -> Response:

@@ -18,6 +18,8 @@ from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
 
+NEWEST_INCIDENTS = 10
+
 
 def findings(application: Application) -> list[Finding]:
     """Return what is wrong with disks, logs, local states and drivers, and in the control database if there is one."""
@@ -56,6 +58,17 @@ def _of_control(application: Application) -> Iterator[Finding]:
         yield of_error("control", error)
         return
     yield from _found(instances.CHECKS, [] if control is None else [control])
+
+
+def incidents(application: Application) -> list[instances.Incident]:
+    """Return the newest incidents of the control database; none if it does not answer, which the findings say."""
+    address = application.control_database
+    if address is None:
+        return []
+    try:
+        return instances.incidents_of(address, application.application, NEWEST_INCIDENTS)
+    except TidegateError:
+        return []
 
 
 def _found(checks: Sequence[Callable[..., Findings]], facts: Iterable[object]) -> Iterator[Finding]:

@@ -33,8 +33,8 @@ def add_login(app: FastAPI, logins: Logins) -> None:
 
     @app.post(LOGIN)
     async def login_by_form(request: Request) -> Response:
-        form = parse_qs((await asyncio.wait_for(_body(request), CLIENT_TIMEOUT_S)).decode(errors="replace"))
-        token, wanted = (form.get(name, [""])[0] for name in ("token", "to"))
+        form = await form_of(request)
+        token, wanted = (form.get(name, "") for name in ("token", "to"))
         return _logged_in(logins, token, local_path(wanted)) or login_page(request, status=403, is_wrong=True)
 
 
@@ -42,6 +42,12 @@ def _add_file(app: FastAPI, name: str, media_type: str) -> None:
     @app.get(f"/{name}")
     def file() -> Response:
         return FileResponse(_STATIC / name, media_type=media_type)
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """Return the fields of the form that was sent; of fields with equal names the first one."""
+    content = await asyncio.wait_for(_body(request), CLIENT_TIMEOUT_S)
+    return {name: values[0] for name, values in parse_qs(content.decode(errors="replace")).items()}
 
 
 async def _body(request: Request) -> bytes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tidegate.console.pages.findings import findings
+from tidegate.console.pages.findings import findings, incidents
 from tidegate.console.pages.latest import Latest
 from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.operators.registry import kind_of
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding
+from tidegate.runtime.doctor.instances import Incident
 from tidegate.runtime.doctor.status import EndsOf, TopicEnds, from_broker
 
 _NO_ANSWER = TopicEnds(error="the broker has not answered yet: lag is not known")
@@ -21,6 +22,7 @@ class Sources:
         self.application = application
         self._ends = Latest[dict[str, TopicEnds]](self._ask_broker, {})
         self._findings = Latest[list[Finding]](lambda: findings(application), [])
+        self._incidents = Latest[list[Incident]](lambda: incidents(application), [])
 
     def config(self, name: str) -> OperatorConfig:
         """Return the configuration of an operator. Raise UserError if the application has none of that name."""
@@ -47,6 +49,10 @@ class Sources:
     def findings(self) -> list[Finding]:
         """Return the latest findings."""
         return self._findings.get()
+
+    def incidents(self) -> list[Incident]:
+        """Return the latest answer to how drivers have ended without a request, the newest first."""
+        return self._incidents.get()
 
     def _ask_broker(self) -> dict[str, TopicEnds]:
         ends_of = from_broker(self.application)

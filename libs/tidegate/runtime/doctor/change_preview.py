@@ -12,14 +12,18 @@ from typing import cast
 from tidegate.contracts.batch_metadata import BatchMeta, Pin
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.operator import OperatorState, ReadTable, TableReader
 from tidegate.contracts.records import Records
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
+from tidegate.runtime.batch_loop.preflight import check_surroundings
 from tidegate.runtime.batch_loop.table_stream_alignment import readers_of
 from tidegate.runtime.configuration.application import Application, config_hash, config_of
 from tidegate.runtime.configuration.changes import Change, as_kept, changes_since
+from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
+from tidegate.runtime.telemetry.driver_status import one_line
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
@@ -93,6 +97,24 @@ def preview_change(application: Application, name: str) -> ChangePreview:
         warnings=warnings + _warnings(config, config_of(newest.settings)),
         newest=newest,
     )
+
+
+def checked_preview(application: Application, name: str) -> ChangePreview:
+    """Return the preview as `preview_change` does. Refuse the change if topics or functions that it needs are missing;
+    add a warning if Kafka does not answer.
+    """
+    found = preview_change(application, name)
+    if found.newest is None:
+        return found
+    kafka = client(application.kafka)
+    try:
+        kafka.probe(PROBE_TIMEOUT_S)
+        check_surroundings(kafka, found.newest, application.operators[found.name])
+    except Unavailable as error:
+        return replace(found, warnings=(*found.warnings, f"its topics could not be checked: {one_line(error)}"))
+    except TidegateError as error:
+        return replace(found, status="refused", warnings=(one_line(error),))
+    return found
 
 
 def as_logs_go_on(application: Application) -> Application:

@@ -11,7 +11,7 @@ from tidegate.contracts.errors import TidegateError
 from tidegate.control import revisions
 from tidegate.control.address import Address
 from tidegate.control.database import Database
-from tidegate.control.instances import heartbeats
+from tidegate.control.instances import heartbeats, incidents
 from tidegate.runtime.control_sync.recording import HEARTBEAT_S
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughly
 
@@ -30,6 +30,15 @@ class Instance(NamedTuple):
     state: str
     started_ms: int
     heartbeat_ms: int
+
+
+class Incident(NamedTuple):
+    """A driver that ended without a request. `kind`: how, such as fenced."""
+
+    operator: str
+    clock_ms: int
+    kind: str
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +75,21 @@ def _instances(database: Database, application: str, operators: Collection[str])
         rows: Sequence[Any] = heartbeats(connection, application)
     found = (Instance(*(getattr(row, name) for name in Instance._fields)) for row in rows)
     return [each for each in found if each.operator in operators]
+
+
+def incidents_of(address: Address, application: str, most: int) -> list[Incident]:
+    """Return how drivers of the application have ended without a request, at most `most`, the newest first.
+
+    None are known if there is no database yet, or if it has another revision; `collect` says so.
+    """
+    if address.kind == "sqlite" and not address.file.exists():
+        return []
+    database = Database(address)
+    if revisions.current(database) != revisions.newest():
+        return []
+    with database.begin() as connection:
+        rows = incidents(connection, application, most)
+    return [Incident(*(getattr(row, name) for name in Incident._fields)) for row in rows]
 
 
 def database_answers(control: Control) -> Findings:
