@@ -74,6 +74,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     },
     "live_windows": {"batch_ratio": Bound(most=1.3)},
     "join_kernel": {},
+    "console": {"worst_page_p95_s": Bound(most=1), "slider_p95_s": Bound(most=0.3), "memory_mb": Bound(most=500)},
     "history": {
         "facts_batch_ratio": Bound(most=1.3),
         "joined_batch_ratio": Bound(most=1.3),

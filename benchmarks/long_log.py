@@ -120,8 +120,8 @@ def batch(newest: BatchMeta, partition: int) -> BatchMeta:
     return after_batch(newest, [result], batch=newest.batch + 1, attempt=attempt, clock=clock)
 
 
-def make(application: Application, *, partitions: int, commits: int) -> OperatorLog:
-    """Create a log of that many commits, each of which changes one partition."""
+def make(application: Application, *, partitions: int, commits: int, held: int = 1) -> OperatorLog:
+    """Create a log of that many commits, each of which changes one partition, with `held` keys in each partition."""
     with patch.object(disk, "sync", lambda _path: None):
         log = opened(application, create=True)
         newest = _first(log, partitions)
@@ -129,7 +129,7 @@ def make(application: Application, *, partitions: int, commits: int) -> Operator
         for partition in range(partitions):  # so that the metadata has all of them
             newest = batch(newest, partition)
             log.commit(newest, [])
-        newest = _bulk(log, newest, commits - TAIL)
+        newest = _bulk(log, newest, commits - TAIL, held)
         log = opened(application)
         for number in range(TAIL):
             newest = batch(newest, number % partitions)
@@ -149,7 +149,7 @@ def _first(log: OperatorLog, partitions: int) -> BatchMeta:
     )
 
 
-def _bulk(log: OperatorLog, before: BatchMeta, batches: int) -> BatchMeta:
+def _bulk(log: OperatorLog, before: BatchMeta, batches: int, held: int) -> BatchMeta:
     """Write the entries up to that batch, a compaction at it that contains their rows, and a checkpoint after it."""
     like = json.loads(batch(before, 0).changes_to_json(before, before.batch))
     partitions, files = len(before.partitions), list[DataFile]()
@@ -165,7 +165,7 @@ def _bulk(log: OperatorLog, before: BatchMeta, batches: int) -> BatchMeta:
     known = {p: replace(each, last=last[p], next_offset=offset) for p, each in before.partitions.items()}
     reached = replace(reached, partitions=known)
     compaction = after_compaction(reached, range(partitions), attempt=uuid4().hex, clock=reached.clock)
-    files += [_state_of(log, partition, compaction) for partition in range(partitions)]
+    files += [_state_of(log, partition, compaction, held) for partition in range(partitions)]
     version = log.version + batches - before.batch
     info = commit_info(compaction, compaction.to_json())
     actions = [info, transaction(compaction), *(add(file, changes_data=False) for file in files)]
@@ -206,8 +206,24 @@ def _rows_of(log: OperatorLog, numbers: range, documents: list[str]) -> DataFile
     return write_file(log.lake, Naming(log.format, numbers.stop, attempt, 0), "meta", META_PARTITION, pa.table(rows))
 
 
-def _state_of(log: OperatorLog, partition: int, compaction: BatchMeta) -> DataFile:
-    rows = pa.table({"op": ["put"], "key": [b"k"], "value": [b"v"]})
+def _state_of(log: OperatorLog, partition: int, compaction: BatchMeta, held: int) -> DataFile:
+    """Write the rows of held keys, and an emission of each tenth one."""
+    places = pa.array(range(START_MS, START_MS + held), pa.int64())
+    offsets = pa.array(range(held), pa.int64())
+    rows = pa.table(
+        {
+            "op": pa.repeat("put", held),
+            "key": pa.array(b"%016d" % key for key in range(held)),
+            "value": pa.array(b'{"carrier": "AA", "delay": %d}' % key for key in range(held)),
+            "timestamp": places,
+            "offset": offsets,
+            "place": places,
+            "arrival": offsets,
+        }
+    )
+    emissions = rows.slice(0, held // 10).drop_columns(["op", "place", "arrival"])
+    emissions = emissions.append_column("cause", pa.repeat("time", len(emissions)))
     naming = Naming(log.format, compaction.batch, compaction.attempt, 0)
-    (file,) = write_rows(log.lake, naming, [Rows("state", partition, rows)], topic=TOPIC)
+    given = [Rows("state", partition, rows), Rows("emission", partition, emissions)]
+    (file,) = write_rows(log.lake, naming, given, topic=TOPIC)
     return file

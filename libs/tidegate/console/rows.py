@@ -121,7 +121,7 @@ def refuse_too_much(files: Sequence[DataFile]) -> None:
     if rows > LARGEST_STATE_ROWS or size > LARGEST_STATE_BYTES:
         remedy = "query the view of what is held: tidegate sql"
         value = f"{rows:,} state rows, files of {size / 2**20:,.0f} MiB"
-        raise UserError("the partition's state is too large for a page", value=value, remedy=remedy)
+        raise UserError("the state is too large for a page", value=value, remedy=remedy)
 
 
 def _output(log: OperatorLog, newest: BatchMeta, query: Query) -> Page:

@@ -106,7 +106,5 @@ def plan_page(sources: Sources, name: str, options: str) -> Response:
 def _preview(application: Application, name: str, text: str) -> ChangePreview:
     lake = open_lake(application.lake / name)
     if has_version(lake, None):
-        log = log_after(lake, None)
-        for partition in {file.partition for file in log.data_files("state")}:
-            refuse_too_much(log.data_files("state", partition))
+        refuse_too_much(log_after(lake, None).data_files("state"))
     return preview_of(application, name, text)

@@ -28,6 +28,7 @@ def show_next(console: Console, program: Path) -> None:
         f"""  {command} sql {file}:app "SELECT * FROM weather_as_of('2013-07-04 16:00')\"""",
         f"  {command} advise {file}:app {JOIN}",
         f"  {command} windows {file}:app {HOURS}",
+        f"  {command} console {file}:app",
     )
     console.print("\n" + "\n".join(lines), soft_wrap=True, highlight=False, markup=False)
 

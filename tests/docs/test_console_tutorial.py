@@ -1,0 +1,71 @@
+"""The tutorial of the console, docs/tutorial/console.md, on days of the demo: its query, and explanations."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, blocks
+from tidegate.application.target import load
+from tidegate.console.sql.running import run
+from tidegate.console.sql.views import views_of
+from tidegate.devkit.embedded_broker import Broker
+from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.doctor.explanation.finding import explain
+from tidegate.runtime.doctor.explanation.recomputation import from_topic
+from tidegate.runtime.install.paths import jars
+from tidegate.state.delta_log.positions import Position
+from tidegate.state.earlier_batches import log_after
+from tidegate.state.lake.opening import open_lake
+
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(3_600)]
+
+DAYS, EXPLAINED = 7, 1_000
+SEED = 2013
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    """The application of the demo after some days, with its broker."""
+    home = tmp_path_factory.mktemp("demo")
+    (home / "jars").mkdir()
+    for kind in ("spark", "broker"):
+        (home / "jars" / kind).symlink_to(jars(kind))  # type: ignore[arg-type]
+    command = [sys.executable, "-m", "tidegate.cli.main", "demo", "--days", str(DAYS)]
+    shown = subprocess.run(
+        command, env=os.environ | {"TIDEGATE_HOME": str(home)}, capture_output=True, text=True, check=True
+    ).stdout
+    assert "console " in shown.splitlines()[-1]
+    with (
+        Broker.start(home / "demo" / "kafka", jars("broker")) as broker,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("TIDEGATE_KAFKA__BOOTSTRAP_SERVERS", broker.bootstrap)
+        yield load(Path(f"{home}/demo/app.py:app"))
+
+
+def test_the_query_of_the_page_counts_late_departures(demo: Application) -> None:
+    [query] = [block.text for block in blocks(DOCS / "tutorial" / "console.md") if block.language == "sql"]
+    rows = run(query, views_of(demo.lake, demo.operators), 100)
+    assert rows.column_names == ["key", "late"] and sum(rows["late"].to_pylist()) > 0
+
+
+def test_a_thousand_random_emissions_are_computed_again_byte_for_byte(demo: Application) -> None:
+    emissions = [(name, position) for name in demo.operators for position in positions(demo, name)]
+    chosen = random.Random(SEED).sample(emissions, EXPLAINED)
+    assert {name for name, _ in chosen} == {name for name, _ in emissions}
+    found = [(name, position, explain(demo, name, position, from_topic(demo, name, 30.0))) for name, position in chosen]
+    wrong = [(name, position, each.verdict, each.why) for name, position, each in found if each.verdict != "equal"]
+    assert wrong == []
+
+
+def positions(application: Application, name: str) -> list[Position]:
+    """The places of all emissions of the operator."""
+    rows = log_after(open_lake(application.lake / name), None).read("emission", columns=Position._fields)
+    return [Position(**row) for row in rows.to_pylist()]
