@@ -17,6 +17,7 @@ from unittest.mock import patch
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tests.lakes import entry_path, lake_at
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, Document
@@ -29,7 +30,7 @@ from tidegate.runtime.doctor import status
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.state import disk, earlier_batches
 from tidegate.state.delta_log.actions import add, commit_info, transaction
-from tidegate.state.delta_log.attempt_files import Naming, Rows, write_file, write_rows
+from tidegate.state.delta_log.attempt_files import Naming, write_file
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.delta_snapshot import load
@@ -120,8 +121,11 @@ def batch(newest: BatchMeta, partition: int) -> BatchMeta:
     return after_batch(newest, [result], batch=newest.batch + 1, attempt=attempt, clock=clock)
 
 
-def make(application: Application, *, partitions: int, commits: int, held: int = 1) -> OperatorLog:
-    """Create a log of that many commits, each of which changes one partition, with `held` keys in each partition."""
+def make(application: Application, *, partitions: int, commits: int, held: int = 1, tail: int = TAIL) -> OperatorLog:
+    """Create a log of that many commits, each of which changes one partition, with `held` keys in each partition.
+
+    The last `tail` commits are real ones.
+    """
     with patch.object(disk, "sync", lambda _path: None):
         log = opened(application, create=True)
         newest = _first(log, partitions)
@@ -129,9 +133,9 @@ def make(application: Application, *, partitions: int, commits: int, held: int =
         for partition in range(partitions):  # so that the metadata has all of them
             newest = batch(newest, partition)
             log.commit(newest, [])
-        newest = _bulk(log, newest, commits - TAIL, held)
+        newest = _bulk(log, newest, commits - tail, held)
         log = opened(application)
-        for number in range(TAIL):
+        for number in range(tail):
             newest = batch(newest, number % partitions)
             log.commit(newest, [])
     return log
@@ -165,7 +169,8 @@ def _bulk(log: OperatorLog, before: BatchMeta, batches: int, held: int) -> Batch
     known = {p: replace(each, last=last[p], next_offset=offset) for p, each in before.partitions.items()}
     reached = replace(reached, partitions=known)
     compaction = after_compaction(reached, range(partitions), attempt=uuid4().hex, clock=reached.clock)
-    files += [_state_of(log, partition, compaction, held) for partition in range(partitions)]
+    for partition in range(partitions):
+        files += _state_of(log, partition, compaction, held)
     version = log.version + batches - before.batch
     info = commit_info(compaction, compaction.to_json())
     actions = [info, transaction(compaction), *(add(file, changes_data=False) for file in files)]
@@ -206,24 +211,22 @@ def _rows_of(log: OperatorLog, numbers: range, documents: list[str]) -> DataFile
     return write_file(log.lake, Naming(log.format, numbers.stop, attempt, 0), "meta", META_PARTITION, pa.table(rows))
 
 
-def _state_of(log: OperatorLog, partition: int, compaction: BatchMeta, held: int) -> DataFile:
-    """Write the rows of held keys, and an emission of each tenth one."""
-    places = pa.array(range(START_MS, START_MS + held), pa.int64())
-    offsets = pa.array(range(held), pa.int64())
-    rows = pa.table(
-        {
-            "op": pa.repeat("put", held),
-            "key": pa.array(b"%016d" % key for key in range(held)),
-            "value": pa.array(b'{"carrier": "AA", "delay": %d}' % key for key in range(held)),
-            "timestamp": places,
-            "offset": offsets,
-            "place": places,
-            "arrival": offsets,
-        }
-    )
-    emissions = rows.slice(0, held // 10).drop_columns(["op", "place", "arrival"])
-    emissions = emissions.append_column("cause", pa.repeat("time", len(emissions)))
+def _state_of(log: OperatorLog, partition: int, compaction: BatchMeta, held: int) -> list[DataFile]:
+    """Write the rows of held keys, and an emission of each eighth one; both are of batches all over the log."""
     naming = Naming(log.format, compaction.batch, compaction.attempt, 0)
-    given = [Rows("state", partition, rows), Rows("emission", partition, emissions)]
-    (file,) = write_rows(log.lake, naming, given, topic=TOPIC)
-    return file
+    known = {
+        "batch": pa.array((compaction.batch * key // held for key in range(held)), pa.int64()),
+        "seq": pa.array(range(held), pa.int64()),
+        "key": pa.array(b"%016d" % key for key in range(held)),
+        "value": pa.array(b'{"carrier": "AA", "delay": %d}' % key for key in range(held)),
+        "timestamp": pa.array(range(START_MS, START_MS + held), pa.int64()),
+        "offset": pa.array(range(held), pa.int64()),
+    }
+    state = {"op": pa.repeat("put", held), "place": known["timestamp"], "arrival": known["offset"]}
+    emissions = pa.table({**known, "cause": pa.repeat("time", held)}).filter(
+        pc.equal(pc.bit_wise_and(known["seq"], 7), 0)
+    )
+    return [
+        write_file(log.lake, naming, "state", partition, pa.table(known | state)),
+        write_file(log.lake, naming, "emission", partition, emissions),
+    ]

@@ -20,10 +20,10 @@ from urllib.request import HTTPCookieProcessor, OpenerDirector, build_opener
 
 import numpy as np
 
-from benchmarks.long_log import NAME, TAIL, TOPIC, application_in, make
+from benchmarks.long_log import NAME, TOPIC, application_in, make
 
 PARTITIONS, COMMITS, HELD = 16, 100_000, 10_000_000
-TIMES = 20
+TAIL, TIMES = 640, 20
 
 _FILE = """
 application: app
@@ -40,7 +40,7 @@ def measure(say: Any) -> dict[str, float]:
     """Return the 95th percentile of each page in seconds, that of the slider, and the peak of memory in MB."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        make(application_in(Path(folder)), partitions=PARTITIONS, commits=COMMITS, held=HELD // PARTITIONS)
+        make(application_in(Path(folder)), partitions=PARTITIONS, commits=COMMITS, held=HELD // PARTITIONS, tail=TAIL)
         say(f"{COMMITS:,} commits and {HELD:,} held keys made in {time.perf_counter() - began:.0f} s")
         with console(Path(folder)) as (process, ask):
             found = {}

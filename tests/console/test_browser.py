@@ -182,3 +182,16 @@ def test_names_of_views_are_completed_and_a_result_is_drawn(chromium: Browser, s
     assert "FROM%20limited_log" in page.url.replace("+", "%20")
     assert page.locator("tbody tr").count() == 3
     assert problems == []
+
+
+def test_an_action_is_confirmed_and_its_output_is_shown(chromium: Browser, site: str) -> None:
+    """The file of the console does not exist here, so the command says that."""
+    page, problems = opened(chromium, site)
+    page.goto(f"{site}/operators/limited/act")
+    page.click("button:text-is('compact ...')")
+    assert "tidegate compact app.yaml --operator limited" in page.inner_text("main")
+    page.click("text=Confirm: compact")
+    page.wait_for_url(f"{site}/actions/*")
+    wait_for(lambda: "It has failed" in page.inner_text("main"))
+    assert "No such file" in page.inner_text("main")
+    assert problems == []

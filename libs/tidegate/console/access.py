@@ -166,10 +166,14 @@ def refusal(method: str, path: str, target_bytes: int, headers: Headers, names: 
 
 
 def _is_own_form(headers: Headers, host: str) -> bool:
-    """Return whether a form may come from a page of the console: browsers say from where they send it."""
-    sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")
-    is_same_site = all(site in ("same-origin", "none") for site in sites)
-    return is_same_site and all(urlsplit(origin).netloc.lower() == host.lower() for origin in origins)
+    """Return whether a form may come from a page of the console.
+
+    Browsers say so in `sec-fetch-site`. `origin` is what older ones have; it is null where pages send no referrer, as
+    those of the console.
+    """
+    if sites := headers.getlist("sec-fetch-site"):
+        return all(site in ("same-origin", "none") for site in sites)
+    return all(urlsplit(origin).netloc.lower() == host.lower() for origin in headers.getlist("origin"))
 
 
 def _body_length(headers: Headers) -> int:

@@ -39,6 +39,8 @@ TRIES = 3
 """How often a page is read if a clean-up deletes its files meanwhile."""
 
 _FOUND_BY = ["batch", "partition", "seq"]
+_NOT_OF_STATE = {"headers", "topic", "cause", "lateness", "bound"}
+"""Columns that pages of what is held do not show."""
 _SHOWN = ["key", "value", "timestamp", "offset", "window_start", "window_end", "cause", "lateness", "bound"]
 
 
@@ -99,10 +101,11 @@ def _held(log: OperatorLog, newest: BatchMeta, rules: OperatorRules, query: Quer
     partition = min(newest.partitions, default=0) if query.partition is None else query.partition
     files = log.data_files("state", partition)
     refuse_too_much(files)
-    rows = _of_step(log.read("state", partition, columns=[n for n in log.schema.names if n != "headers"]), query.step)
+    columns = [name for name in log.schema.names if name not in _NOT_OF_STATE]
+    rows = _of_step(log.read("state", partition, columns=columns), query.step)
     live = live_rows(rows, tuple(_slot(rules)))
     held = kind_of(rules.kind).held(live, rules)
-    found = _newest_first(_below(held, query.before))
+    found = _newest(_below(held, query.before), PAGE_ROWS + 1)
     page = found.slice(0, PAGE_ROWS)
     added = [name for name in held.column_names if name not in log.schema.names]
     older = _position(page, PAGE_ROWS - 1) if len(found) > PAGE_ROWS else None
@@ -145,7 +148,7 @@ def _newest_positions(
     for group in groups:
         rows = _below(read_files(log.lake, group, log.schema, columns), query.before)
         looked_through += len(rows)  # those above do not count: else the next page might begin where this one did
-        matching = _newest_first(_of_step(rows, query.step))
+        matching = _newest(_of_step(rows, query.step), PAGE_ROWS + 1)
         found = pa.concat_tables([found, matching]).slice(0, PAGE_ROWS + 1)
         if len(found) > PAGE_ROWS:
             return found.slice(0, PAGE_ROWS), _position(found, PAGE_ROWS - 1)
@@ -160,7 +163,7 @@ def _rows_at(log: OperatorLog, query: Query, positions: pa.Table) -> pa.Table:
     first, last = (batches["min"], batches["max"]) if len(positions) else (0, -1)
     columns = [name for name in ("step", *_FOUND_BY, *_SHOWN) if name in log.schema.names]
     rows = _of_step(log.read(query.kind, query.partition, first - 1, columns, up_to=last), query.step)
-    return _shown(_newest_first(_below(rows, query.before)).slice(0, len(positions)), [])
+    return _shown(_newest(_below(rows, query.before), len(positions)), [])
 
 
 def _of_step(rows: pa.Table, step: str | None) -> pa.Table:
@@ -177,8 +180,10 @@ def _below(rows: pa.Table, before: Position | None) -> pa.Table:
     return rows.filter(pc.or_(pc.less(batch, before.batch), in_batch))
 
 
-def _newest_first(rows: pa.Table) -> pa.Table:
-    return rows.sort_by([(name, "descending") for name in _FOUND_BY])
+def _newest(rows: pa.Table, most: int) -> pa.Table:
+    """Return the newest rows, at most `most`, the newest first. Only the columns that decide are looked at."""
+    order = [(name, "descending") for name in _FOUND_BY]
+    return rows.take(pc.select_k_unstable(rows.select(_FOUND_BY), min(most, len(rows)), order))
 
 
 def _position(rows: pa.Table, at: int) -> Position:
@@ -187,6 +192,7 @@ def _position(rows: pa.Table, at: int) -> Position:
 
 def _shown(rows: pa.Table, added: Sequence[str]) -> pa.Table:
     """Return the columns that people look at; those of windows, causes and times only if some row has one."""
-    used = [name for name in _SHOWN if rows[name].null_count < len(rows) or name in ("key", "value")]
+    there = [name for name in _SHOWN if name in rows.column_names]
+    used = [name for name in there if rows[name].null_count < len(rows) or name in ("key", "value")]
     steps = ["step"] if "step" in rows.column_names and rows["step"].null_count < len(rows) else []
     return rows.select([*_FOUND_BY, *steps, *used, *added])
