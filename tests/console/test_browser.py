@@ -113,7 +113,8 @@ def test_every_page_is_whole_and_can_be_used(chromium: Browser, site: str, schem
         found = Axe().run(page)
         assert found.violations_count == 0, f"{address}: {found.generate_report()}"
         assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"], address
-    assert [each for each in problems if "404" not in each] == []
+    # pages that say what is wrong with a query or a form have the status 400
+    assert [each for each in problems if "status of 40" not in each] == []
 
 
 def test_charts_are_drawn_and_follow_new_batches(chromium: Browser, site: str, log: Written) -> None:
@@ -178,7 +179,7 @@ def test_names_of_views_are_completed_and_a_result_is_drawn(chromium: Browser, s
     page.click("#completions button:text-is('limited_log')")
     page.locator("#query").press_sequentially(" GROUP BY ALL")
     page.click("text=Run")
-    page.wait_for_selector("#drawn canvas")
+    page.wait_for_selector("#drawn canvas", timeout=60_000)  # the query starts a process
     assert "FROM%20limited_log" in page.url.replace("+", "%20")
     assert page.locator("tbody tr").count() == 3
     assert problems == []

@@ -54,6 +54,9 @@ def test_queries_of_views_are_let_through(query: str, used: set[str]) -> None:
     assert checked(query) == used
 
 
+NUMBERS = SUPPRESSION | {"output": "numbers", "key_format": "int32", "value_format": "int32"}
+"""An operator whose views show numbers, and null for what is none."""
+
 INJECTIONS = [
     "SELECT * FROM '/etc/passwd'",
     "SELECT * FROM read_csv('/etc/passwd')",
@@ -124,12 +127,18 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Application:
     Those of the pipeline are UTF-8: its views have strings, and Arrow refuses others that come from Spark.
     """
     found = application(
-        tmp_path_factory.mktemp("sql"), limited=SUPPRESSION, table=TABLE, counts=WINDOWS, chain=PIPELINE
+        tmp_path_factory.mktemp("sql"),
+        limited=SUPPRESSION,
+        table=TABLE,
+        counts=WINDOWS,
+        chain=PIPELINE,
+        numbers=NUMBERS,
     )
     for name in found.operators:
         log = Written(found, name)
         values = [value for value in HOSTILE if name != "chain" or value.isascii()]
         log.batch([record(b"k%d" % at, value, 0, at) for at, value in enumerate(values)])
+        log.batch([record(b"\x00\x00\x00\x07", b"\xff\xff\xff\xfe", 0, 40)])
         log.batch([record(b"later", b'{"delay": 1}', 100, 50), record(b"k0", b'{"delay": 2}', 101, 51)])
     return found
 
@@ -147,11 +156,17 @@ def test_the_columns_of_each_view_are_known_without_rows(views: list[OperatorVie
 
 
 @pytest.mark.process
+def test_typed_keys_and_values_are_numbers(views: list[OperatorViews]) -> None:
+    rows = run("SELECT key, value FROM numbers_emissions WHERE key = 7", views, 10)
+    assert rows.to_pylist() == [{"key": 7, "value": -2}]
+
+
+@pytest.mark.process
 def test_a_query_reads_views_and_functions(views: list[OperatorViews]) -> None:
     at = "TIMESTAMP '2023-11-14 22:13:20'"
     query = f"SELECT count(*) AS n, max(valid_from) AS newest FROM table_as_of({at}) WHERE valid_from <= {at}"
     [row] = run(query, views, 10).to_pylist()
-    assert row["n"] == len(HOSTILE) and row["newest"].timestamp() * 1_000 <= START_MS + 1e9
+    assert row["n"] == len(HOSTILE) + 1 and row["newest"].timestamp() * 1_000 <= START_MS + 1e9
     rows = run('SELECT key, "offset" FROM limited_log ORDER BY batch, seq', views, 3)
     assert rows.to_pylist()[0] == {"key": b"k0", "offset": 0} and len(rows) == 3
 

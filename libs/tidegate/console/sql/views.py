@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import duckdb
 import pyarrow as pa
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config import OperatorRules, ShownAs
 from tidegate.operators.registry import kind_of
-from tidegate.operators.views import register_outputs
+from tidegate.operators.views import function_of, is_typed, register_outputs
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
@@ -45,7 +46,7 @@ class OperatorViews:
     """The views of an operator over its log at a version.
 
     `views`, `functions`: DuckDB's statement for each name, in an order in which they can be made. A function takes a
-    time, and its result is a table.
+    time, and its result is a table. `formats`: those of keys and values that views show as numbers or as fields.
     """
 
     log: str
@@ -54,6 +55,7 @@ class OperatorViews:
     schema: pa.Schema
     views: Mapping[str, str]
     functions: Mapping[str, str]
+    formats: Collection[ShownAs]
 
     @property
     def names(self) -> list[str]:
@@ -82,6 +84,7 @@ def _views(place: Place, name: str, rules: OperatorRules) -> OperatorViews:
         schema=log.schema,
         views=session.views,
         functions=session.functions,
+        formats=[form for form in rules.shown_formats() if is_typed(form)],
     )
 
 
@@ -90,10 +93,25 @@ def define(connection: duckdb.DuckDBPyConnection, operators: Sequence[OperatorVi
     connection.execute("SET TimeZone = 'UTC'")
     for statement in _FUNCTIONS_OF_SPARK:
         connection.execute(statement)
+    for form in {form for each in operators for form in each.formats}:
+        _define_reader(connection, form)
     for each in operators:
         connection.register(each.log, rows_of(each))
         for statement in (*each.views.values(), *each.functions.values()):
             connection.execute(statement)
+
+
+def _define_reader(connection: duckdb.DuckDBPyConnection, form: ShownAs) -> None:
+    """Define the function that reads values of a typed format. It is called once: what it compiles is then there."""
+    from tidegate.kernels.codecs.shown import shown
+
+    def shows(values: pa.ChunkedArray) -> pa.Array:
+        return shown(form).column(values)
+
+    [kind] = connection.from_arrow(pa.table({"shown": shows(pa.chunked_array([[]], pa.binary()))})).types
+    connection.create_function(
+        function_of(form), shows, ["BLOB"], kind, type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL
+    )
 
 
 def columns_of(operators: Sequence[OperatorViews]) -> dict[str, list[str]]:
