@@ -1,7 +1,7 @@
 """Where the time of a small batch goes: 1,000 records in 4 partitions, from plan to `read_committed` output.
 
-`recover` to `files` are the parts of a worker's work. `messages and check` are the plans' way to the worker, the
-results' way back, and the second check of the topics. Medians, in milliseconds.
+`recover` to `files` are the parts of a worker's work. `messages` are the plans' way to the worker, and the results' way
+back. Medians, in milliseconds.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _parts(seconds: dict[str, float], whole: float) -> dict[str, float]:
     return {
         "whole": whole,
         "plan and look around": whole - ours,
-        "messages and check": seconds["job"] - task,
+        "messages": seconds["job"] - task,
         **{part: seconds[part] for part in TASK},
         "commit": seconds["commit"],
         "publish": seconds["publish"],
