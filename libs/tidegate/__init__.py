@@ -42,11 +42,9 @@ if TYPE_CHECKING:
     )
     from tidegate.application.limits import max_bytes, max_keys, time_limit, window_close
     from tidegate.application.streams import (
-        Output,
         Stream,
         Table,
         Windowed,
-        WindowedOutput,
         WindowedStream,
         WindowResults,
     )
@@ -71,7 +69,6 @@ __all__ = [
     "DeduplicateRules",
     "Evictor",
     "Format",
-    "Output",
     "Stream",
     "StreamTableJoinConfig",
     "StreamTableJoinRules",
@@ -86,7 +83,6 @@ __all__ = [
     "Windowed",
     "WindowedAggregationConfig",
     "WindowedAggregationRules",
-    "WindowedOutput",
     "WindowedStream",
     "avg",
     "avro",
@@ -153,11 +149,9 @@ _NAMES = {
     "tidegate.expressions.column": ("Column", "col"),
     "tidegate.application.limits": ("max_bytes", "max_keys", "time_limit", "window_close"),
     "tidegate.application.streams": (
-        "Output",
         "Stream",
         "Table",
         "Windowed",
-        "WindowedOutput",
         "WindowedStream",
         "WindowResults",
     ),

@@ -75,7 +75,7 @@ def _write_steps(stream: Any, steps: list[dict[str, Any]], output: str | None, w
         sources_behind = [name for each in behind for name in _sources(each)]
         if kept or (behind and "from" in behind[0] and step.get("name") not in sources_behind):
             rows.keep()
-    if output is not None or "to" not in steps[-1]:
+    if output is not None or not steps or "to" not in steps[-1]:
         _end(rows, output, windows)
 
 

@@ -22,7 +22,7 @@ from tidegate.contracts.errors import ConfigurationError, UserError
 pytestmark = pytest.mark.fast
 
 
-def limited(app: tg.Application, limit: str | timedelta, name: str = "updates") -> tg.Output:
+def limited(app: tg.Application, limit: str | timedelta, name: str = "updates") -> tg.Stream:
     return app.stream("departures", name=name).suppress(tg.time_limit(limit))
 
 

@@ -37,7 +37,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[StreamConfi
     return found
 
 
-def chain() -> tg.Output:
+def chain() -> tg.Stream:
     """The first record of each key of a DataFrame."""
     columns: Any = None
     frame: Any = SimpleNamespace(sparkSession=None)
@@ -92,7 +92,7 @@ def refusal(given: dict[str, Any]) -> bool:
 
 
 def test_every_parameter_of_start_is_tried() -> None:
-    assert {*inspect.signature(tg.Output.start).parameters} - {"self"} == RIGHT.keys()
+    assert {*inspect.signature(tg.Stream.start).parameters} - {"self"} == RIGHT.keys()
 
 
 def test_folders_are_those_of_the_working_directory_unless_others_are_named(

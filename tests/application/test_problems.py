@@ -151,7 +151,6 @@ def test_a_missing_option_has_the_line_of_the_call_that_lacks_it_and_a_name_that
 @pytest.mark.parametrize(
     ("value", "method", "remedy"),
     [
-        ("stream", "to", r"\.suppress"),
         ("stream", "count", r"\.window"),
         ("stream", "where", r"\.filter"),
         ("stream", "groupByKey", "keys of their topic"),

@@ -35,6 +35,8 @@ departures.deduplicate(tg.max_keys(9, when_full="shut_down"), within="10m", grac
 app.windowed_stream("x", name="once").deduplicate(within="10m", grace=0).to("y")
 hourly = departures.filter("delay > 5").window(tg.tumbling("1h", grace=0)).count(name="hourly")
 hourly.suppress(tg.window_close(), name="final").filter(tg.col("count") < 3).to("quiet", key=tg.kafka_windows())
+departures.filter("delay > 5").with_columns(hours="delay / 60").to("late")
+departures.to("copied")
 departures.suppress(tg.time_limit("1s")).window(tg.unlimited()).aggregate(n=tg.count(), name="all").keep()
 departures.join(weather, how="left").require("true", "never").select(delay="stream.delay").keep()
 
@@ -55,15 +57,13 @@ UNSOUND = {
     "departures.suppress(tg.time_limit(30))": "arg-type",
     "departures.suppress(tg.time_limit('1s')).to('x', key=tg.kafka_windows())": "call-arg",
     "departures.window(tg.tumbling('1h', grace=0)).count().window(tg.unlimited())": "attr-defined",
-    "departures.filter('true').to('x')": "attr-defined",
-    "departures.start('x', lake='lake')": "attr-defined",
+    "departures.filter('true').to('x', key=tg.kafka_windows())": "call-arg",
     "departures.suppress(tg.time_limit('1s')).start('x')": "call-arg",
     "departures.filter(lambda row: row)": "arg-type",
     "departures.deduplicate(within='10m')": "call-overload",
     "departures.deduplicate(tg.max_keys(9, when_full='emit'), within='forever')": "call-overload",
     "weather.deduplicate(within='forever')": "attr-defined",
     "app.windowed_stream('x', name='y').deduplicate(within='forever').to('z', key=tg.kafka_windows())": "call-arg",
-    "departures.to('x')": "attr-defined",
     "windows.to('x')": "attr-defined",
     "tg.max_keys(9, when_full='wait')": "call-overload",
     "app.stream('x')": "call-arg",

@@ -73,12 +73,10 @@ OWNERS: dict[str, Callable[[tg.Application], Any]] = {
     "WindowedStream": windowed_stream,
     "Windowed": windowed,
     "WindowResults": lambda app: windowed(app).count(),
-    "WindowedOutput": lambda app: windowed_stream(app).suppress(tg.time_limit("1s"), name="first"),
-    "Output": lambda app: stream(app).suppress(tg.time_limit("1s"), name="first"),
     "Table": lambda app: app.table("weather", history="1d"),
     "Handle": lambda app: defined(app).start(),
 }
-TYPES = [tg.Application, tg.Stream, tg.WindowedStream, tg.Windowed, tg.WindowResults, tg.WindowedOutput, tg.Output]
+TYPES = [tg.Application, tg.Stream, tg.WindowedStream, tg.Windowed, tg.WindowResults]
 METHODS: Makers = {
     f"{kind.__name__}.{name}": lambda app, owner=OWNERS[kind.__name__], name=name: getattr(owner(app), name)
     for kind in [*TYPES, tg.Table, Handle]
@@ -207,8 +205,6 @@ def use(app: tg.Application, value: Any) -> None:
 def finish(value: Any) -> None:
     if isinstance(value, tg.Windowed):
         value = value.count()
-    elif not isinstance(value, tg.Output | tg.WindowedOutput):
-        value = value.suppress(tg.time_limit("1s"))
     value.keep()
 
 
@@ -266,4 +262,4 @@ def test_no_value_raises_anything_but_an_error_of_the_project(name: str, paramet
 
 def test_the_parameters_of_all_public_methods_are_tried() -> None:
     assert len(ALL) > 100
-    assert {"Application.stream", "Stream.join", "Windowed.aggregate", "WindowedOutput.to", "Handle.sql"} <= set(PUBLIC)
+    assert {"Application.stream", "Stream.join", "Windowed.aggregate", "WindowedStream.to", "Handle.sql"} <= set(PUBLIC)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.end_to_end.readers.by_duckdb import duck
 from tests.end_to_end.test_joins import JOIN, TABLE, JoinedWorld
+from tests.end_to_end.test_pipeline_branches import stopped_before_the_end_of_transactions, told_of
 from tests.end_to_end.test_windows import results
 from tidegate.spark import register_views
 from tidegate.state.committed_windows import CommittedWindows
@@ -131,3 +132,32 @@ COUNTED_MATCHES = [
     QUIET_USERS[0] | {"window": {"tumbling": "10s", "grace": "0s"}},
     {"name": "final", "kind": "suppression", "until": "window_close"},
 ]
+
+
+@pytest.mark.spark_reads
+def test_a_pipeline_without_state_passes_each_record_once_through_a_crash_and_a_lost_state(
+    world, broker, topic, monkeypatch
+):
+    every, steps = topic(partitions=4), [{"filter": "key <> 'a'"}, {"require": "value <> 'bad'", "reason": "it is bad"}]
+    here = world(kind="pipeline", key="string", value="string", steps=[{"to": every}, *steps])
+    here.feed([(0, b"a", b"x", 1_000), (0, b"b", b"y", 2_000), (0, b"c", b"bad", 3_000)])
+    stopped_before_the_end_of_transactions(here, monkeypatch)
+    shutil.rmtree(here.application.state)
+    here.feed([(0, b"b", b"z", 500)])
+    driver = here.run()
+    assert [row[:3] for row in told_of(broker, here.output)] == [(b"b", b"y", 2_000), (b"b", b"z", 500)]
+    assert [row[:2] for row in told_of(broker, every)] == [(b"a", b"x"), (b"b", b"y"), (b"c", b"bad"), (b"b", b"z")]
+    newest = driver.claim.operator.newest
+    known = newest.partitions[0]
+    assert (known.totals.applied, known.totals.rejected, known.stream_time) == (4, 0, 3_000)
+    register_views(here.spark, here.application)
+    assert rows(here, "SELECT step, source, cause FROM updates_emissions WHERE value = 'z' ORDER BY step") == [
+        ("3", 3, "passed"),
+        ("input", 3, "passed"),
+    ]
+    assert rows(here, "SELECT step, source, cause FROM updates_rejected") == [("3", 2, "it is bad")]
+    held = {"name": "first", "kind": "deduplicate", "within": "1h", "grace": "10s"}
+    here.changed(kind="pipeline", key="string", value="string", steps=[{"to": every}, *steps, held])
+    here.feed([(0, b"b", b"again", 2_500), (0, b"b", b"more", 2_600)])
+    here.run()
+    assert [row[1] for row in told_of(broker, here.output)] == [b"y", b"z", b"again"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tidegate.contracts.config import read
+from tidegate.contracts.config import Held, holds_nothing, read
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.runtime.configuration.changes import changes
@@ -54,9 +54,9 @@ def test_a_suppression_takes_the_grace_and_the_length_from_the_windows_before_it
     assert config.holds() == {"per_hour": 0, "final": 4_200_000}
 
 
-def refused(before: PipelineConfig, after: PipelineConfig) -> list[str | None]:
+def refused(before: PipelineConfig, after: PipelineConfig, held: Held = holds_nothing) -> list[str | None]:
     """Why the changes of a configuration are refused, of those that are."""
-    return [change.refused for change in changes(before, after) if change.refused]
+    return [change.refused for change in changes(before, after, held=held) if change.refused]
 
 
 FEW = {"name": "few", "from": "final", "filter": "count < 3"}
@@ -152,7 +152,6 @@ def test_all_problems_of_all_steps_are_reported_at_once() -> None:
             "grace: the windows of its input change until 10m after they end",
         ),
         ([FINAL | {"name": "input"}], "steps.0", "input is the name of what the first step reads"),
-        ([{"filter": "true"}], "steps", "no step holds state"),
         ([COUNTS | {"emits": {"n": "int64"}}], "steps.0", "the fields of its results are known without `emits`"),
         ([COUNTS, {"filter": "count"}], "steps.1", "a condition must be true or false (count: int64)"),
         ([COUNTS, {"require": "count < 3"}], "steps.1.reason", "required, but missing"),
@@ -173,6 +172,33 @@ def test_all_problems_of_all_steps_are_reported_at_once() -> None:
 )
 def test_an_impossible_step_is_refused_with_its_cause(steps: list[dict[str, Any]], where: str, cause: str) -> None:
     assert problems(*steps) == {where: cause}
+
+
+def test_a_pipeline_needs_no_step_that_holds_state() -> None:
+    config = pipeline({"filter": "key = 'a'::blob"}, {"to": "copies"})
+    assert (config.operators, config.holds(), config.hold(None), config.closed_kept_for_ms()) == ({}, {}, 0, None)
+    assert [(each.topic, each.step) for each in config.outputs()] == [("copies", "1")]
+    assert [(each.topic, each.step) for each in pipeline({"to": "all"}).outputs()] == [("all", "input")]
+
+
+def test_a_step_that_holds_state_comes_and_goes_in_a_pipeline_without_others() -> None:
+    filtered = {"filter": "key = 'a'::blob"}
+    without, one = pipeline(filtered), pipeline(filtered, {"name": "first", **FIRST})
+    assert refused(without, one) == []
+    assert refused(one, without) == []
+    assert refused(one, without, held=lambda _: 3) == [
+        "first holds 3: let `tidegate flush` release it, and windows expire"
+    ]
+    repeated = {"flat_map": "legs:stops", "emits": {"n": "int64"}}
+    assert refused(without, pipeline(repeated)) == []
+
+
+def test_the_timestamp_of_a_result_that_no_step_with_state_took_is_read_from_json() -> None:
+    stamped = {"timestamp": {"field": "value"}, "value": "int64"}
+    cause = "values are int64, and the event timestamp is read from JSON"
+    assert problems({"filter": "value > 1"}, **stamped) == {"steps.0": cause}
+    assert problems({"to": "copied"}, **stamped) == {"steps.0": cause}
+    assert pipeline({"select": {"value": "value"}}, **stamped)
 
 
 def test_the_field_of_the_timestamps_is_not_lost_before_an_operator_reads_it() -> None:

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from tidegate.contracts.config import OperatorRules
     from tidegate.operators.options.user_functions import BatchFunction
 
-_ENDS = ("to", "keep", "start")
-"""Methods that end a chain: an operator has them."""
 _WINDOWS = 'write tg.tumbling("1h", grace="5m"), tg.hopping(...), tg.session(...) or tg.unlimited()'
 Timer = Literal["first_update", "last_update", "window_end"]
 
@@ -69,7 +67,7 @@ _SQL = 'write SQL as text, such as "count < 3", or columns, such as tg.col("coun
 
 @dataclass(frozen=True)
 class Startable(Value):
-    """An operator; on a streaming DataFrame it can be started by itself."""
+    """What a program has defined; on a streaming DataFrame it can be started by itself."""
 
     def start(
         self,
@@ -96,7 +94,7 @@ class Startable(Value):
             "checkpoint": checkpoint,
             "trigger": trigger,
         }
-        query: Query = self.definitions.start(self.definition, name, options)
+        query: Query = self.definitions.start(self.definition.as_operator(), name, options)
         return query
 
 
@@ -123,7 +121,7 @@ def _topic(topic: str) -> Any:
     )
 
 
-Results = TypeVar("Results", bound="Output | WindowedOutput")
+Results = TypeVar("Results", bound="Stream | WindowedStream")
 
 
 @dataclass(frozen=True)
@@ -278,11 +276,10 @@ def _given_twice(aggregates: Iterable[Any]) -> Fault:
 
 @dataclass(frozen=True)
 class Source(Value, Generic[Results]):
-    """Rows from which operators grow: the records of a topic, or the results of a step."""
+    """Rows from which steps grow: the records of a topic, or the results of a step."""
 
     others: ClassVar[Mapping[str, str]] = {
         "where": "write .filter(CONDITION)",
-        **dict.fromkeys(_ENDS, "call a method that defines an operator first, such as .suppress(tg.time_limit(...))"),
         **dict.fromkeys(("count", "aggregate", "reduce"), "write .window(tg.tumbling(LENGTH, grace=...)) first"),
         **dict.fromkeys(
             ("group_by", "groupBy", "group_by_key", "groupByKey"),
@@ -384,16 +381,16 @@ class Source(Value, Generic[Results]):
         return self._grown(".join", options, (), name)
 
     @overload
-    def deduplicate(self, *bounds: StrictBound, within: Literal["forever"], name: str | None = None) -> Output: ...
+    def deduplicate(self, *bounds: StrictBound, within: Literal["forever"], name: str | None = None) -> Stream: ...
 
     @overload
     def deduplicate(
         self, *bounds: StrictBound, within: Duration, grace: Duration, name: str | None = None
-    ) -> Output: ...
+    ) -> Stream: ...
 
     def deduplicate(
         self, *bounds: StrictBound, within: Duration, grace: Duration | None = None, name: str | None = None
-    ) -> Output:
+    ) -> Stream:
         """Return the first record of each key at once, and drop its duplicates.
 
         `within`: records of a key that are less than this apart, in event time, are duplicates of the one that came
@@ -403,7 +400,7 @@ class Source(Value, Generic[Results]):
         """
         given, faults = bounds_as_options(bounds)
         options = {"kind": "deduplicate", "within": within, "grace": grace, **given}
-        return Output(self.definition.grown(".deduplicate", caller(), options, faults, name), self.definitions)
+        return Stream(self.definition.grown(".deduplicate", caller(), options, faults, name), self.definitions)
 
     def apply(self, rules: OperatorRules, *, name: str | None = None) -> Results:
         """Return the results of an operator of any kind, by its rules.
@@ -428,8 +425,8 @@ class Source(Value, Generic[Results]):
 
 
 @dataclass(frozen=True)
-class Stream(Source["Output"]):
-    """The records of a topic, by key."""
+class Stream(Source["Stream"], Startable):
+    """The records of a topic, by key, or the results of a step: steps grow from them, or they are written or kept."""
 
     def suppress(
         self,
@@ -438,7 +435,7 @@ class Stream(Source["Output"]):
         bytes_of: Literal["value", "record"] | None = None,
         max_lateness: Duration | None = None,
         name: str | None = None,
-    ) -> Output:
+    ) -> Stream:
         """Return the newest record of each key, held until a limit is reached (KIP-328).
 
         `timer`: from when a time limit counts: a key's first held timestamp (default) or its latest. `bytes_of`: which
@@ -451,7 +448,7 @@ class Stream(Source["Output"]):
     def window(self, window: EndingWindow) -> Windowed[WindowResults]: ...  # type: ignore[overload-overlap]
 
     @overload
-    def window(self, window: Window) -> Windowed[Output]: ...
+    def window(self, window: Window) -> Windowed[Stream]: ...
 
     def window(self, window: Window) -> Windowed[Any]:
         """Return the stream with its records assigned to windows of event time."""
@@ -460,62 +457,9 @@ class Stream(Source["Output"]):
             "window": option_of(window, Window, lambda each: dict(each.options), _WINDOWS),
         }
         endless = isinstance(window, Window) and not isinstance(window, EndingWindow)
-        results: type[Any] = Output if endless else WindowResults
+        results: type[Any] = Stream if endless else WindowResults
         definition = self.definition.grown(".window", caller(), options, (), None)
         return Windowed(definition, self.definitions, results)
-
-    def _output(self, definition: Definition, definitions: Definitions) -> Output:
-        return Output(definition, definitions)
-
-
-@dataclass(frozen=True)
-class WindowedStream(Source["WindowedOutput"]):
-    """The records of a topic whose keys have windows."""
-
-    @overload
-    def suppress(
-        self,
-        close: WindowClose,
-        /,
-        *bounds: StrictBound,
-        bytes_of: Literal["value", "record"] | None = None,
-        name: str | None = None,
-    ) -> WindowedOutput: ...
-
-    @overload
-    def suppress(
-        self,
-        *limits: TimeLimit | EagerBound | StrictBound,
-        timer: Timer | None = None,
-        bytes_of: Literal["value", "record"] | None = None,
-        max_lateness: Duration | None = None,
-        name: str | None = None,
-    ) -> WindowedOutput: ...
-
-    def suppress(
-        self,
-        *limits: Any,
-        timer: Timer | None = None,
-        bytes_of: Literal["value", "record"] | None = None,
-        max_lateness: Duration | None = None,
-        name: str | None = None,
-    ) -> WindowedOutput:
-        """Return the newest record of each window of a key, held until a limit is reached or the window closes.
-
-        With `tg.window_close()` each window has one result, and bounds never emit early. The options are those of
-        `Stream.suppress`; here a time limit counts from the window's end, unless `timer` says otherwise.
-        """
-        return self._suppressed(limits, {"timer": timer, "bytes_of": bytes_of, "max_lateness": max_lateness}, name)
-
-    def _output(self, definition: Definition, definitions: Definitions) -> WindowedOutput:
-        return WindowedOutput(definition, definitions)
-
-
-@dataclass(frozen=True)
-class Output(Stream, Startable):
-    """A step's results: further steps grow from them, or they are written to a topic, or kept."""
-
-    others: ClassVar[Mapping[str, str]] = {name: remedy for name, remedy in Source.others.items() if name not in _ENDS}
 
     def to(self, topic: str, *, value: Format | None = None) -> None:
         """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
@@ -528,15 +472,53 @@ class Output(Stream, Startable):
         """Register the operator; keep its results in the lake alone, where views show them."""
         _register(self, "keep", {})
 
+    def _output(self, definition: Definition, definitions: Definitions) -> Stream:
+        return Stream(definition, definitions)
+
 
 @dataclass(frozen=True)
-class WindowedOutput(WindowedStream, Startable):
-    """A step's results whose keys have windows."""
+class WindowedStream(Source["WindowedStream"], Startable):
+    """The records of a topic, or the results of a step, whose keys have windows."""
 
     others: ClassVar[Mapping[str, str]] = {
         "window": "its keys have windows already; write the results to a topic, and begin another operator with it",
-        **{name: remedy for name, remedy in Source.others.items() if name not in _ENDS},
+        **Source.others,
     }
+
+    @overload
+    def suppress(
+        self,
+        close: WindowClose,
+        /,
+        *bounds: StrictBound,
+        bytes_of: Literal["value", "record"] | None = None,
+        name: str | None = None,
+    ) -> WindowedStream: ...
+
+    @overload
+    def suppress(
+        self,
+        *limits: TimeLimit | EagerBound | StrictBound,
+        timer: Timer | None = None,
+        bytes_of: Literal["value", "record"] | None = None,
+        max_lateness: Duration | None = None,
+        name: str | None = None,
+    ) -> WindowedStream: ...
+
+    def suppress(
+        self,
+        *limits: Any,
+        timer: Timer | None = None,
+        bytes_of: Literal["value", "record"] | None = None,
+        max_lateness: Duration | None = None,
+        name: str | None = None,
+    ) -> WindowedStream:
+        """Return the newest record of each window of a key, held until a limit is reached or the window closes.
+
+        With `tg.window_close()` each window has one result, and bounds never emit early. The options are those of
+        `Stream.suppress`; here a time limit counts from the window's end, unless `timer` says otherwise.
+        """
+        return self._suppressed(limits, {"timer": timer, "bytes_of": bytes_of, "max_lateness": max_lateness}, name)
 
     def to(self, topic: str, *, key: KafkaWindows | None = None, value: Format | None = None) -> None:
         """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
@@ -551,19 +533,22 @@ class WindowedOutput(WindowedStream, Startable):
         """Register the operator; keep its results in the lake alone, where views show them."""
         _register(self, "keep", {})
 
+    def _output(self, definition: Definition, definitions: Definitions) -> WindowedStream:
+        return WindowedStream(definition, definitions)
 
-def _written(results: Output | WindowedOutput, value: Format | None) -> Value:
+
+def _written(results: Stream | WindowedStream, value: Format | None) -> Value:
     """Return the results with their values in that format; None: as they are."""
     return results if value is None else results._stateless(".to", {"encode": encoded(value)})
 
 
 def _register(results: Value, verb: str, options: dict[str, Any]) -> None:
     faults = unread(results.definition, verb) if verb == "keep" else []
-    results.definitions.add(results.definition.after(f".{verb}", caller(), options, faults))
+    results.definitions.add(results.definition.as_operator().after(f".{verb}", caller(), options, faults))
 
 
 @dataclass(frozen=True)
-class WindowResults(WindowedOutput):
+class WindowResults(WindowedStream):
     """The results of windows that end: every update, unless they are suppressed."""
 
     @overload
@@ -574,7 +559,7 @@ class WindowResults(WindowedOutput):
         *bounds: StrictBound,
         bytes_of: Literal["value", "record"] | None = None,
         name: str | None = None,
-    ) -> WindowedOutput: ...
+    ) -> WindowedStream: ...
 
     @overload
     def suppress(
@@ -584,7 +569,7 @@ class WindowResults(WindowedOutput):
         bytes_of: Literal["value", "record"] | None = None,
         max_lateness: Duration | None = None,
         name: str | None = None,
-    ) -> WindowedOutput: ...
+    ) -> WindowedStream: ...
 
     def suppress(
         self,
@@ -593,7 +578,7 @@ class WindowResults(WindowedOutput):
         bytes_of: Literal["value", "record"] | None = None,
         max_lateness: Duration | None = None,
         name: str | None = None,
-    ) -> WindowedOutput:
+    ) -> WindowedStream:
         """Return the newest result of each window, held until a limit is reached or the window closes.
 
         `tg.window_close()` without a name is no step of its own: the windows emit one final result each, and `bounds`
@@ -605,7 +590,7 @@ class WindowResults(WindowedOutput):
             return self._final(*limits)
         return self._suppressed(limits, others, name)
 
-    def _final(self, close: Any = None, *bounds: Any) -> WindowedOutput:
+    def _final(self, close: Any = None, *bounds: Any) -> WindowedStream:
         options, faults = bounds_as_options(bounds)
         if not isinstance(close, WindowClose):
             faults.append(Fault(close, "not the close of a window", "write .suppress(tg.window_close())"))
@@ -614,7 +599,7 @@ class WindowResults(WindowedOutput):
         if self.definition.newest_option("emit") == "on_time":
             faults.append(Fault("on_time", "a final result leaves once, when its window closes", "remove emit"))
         final = {"emit": "final", **options}
-        return WindowedOutput(self.definition.amended(".suppress", caller(), final, faults), self.definitions)
+        return WindowedStream(self.definition.amended(".suppress", caller(), final, faults), self.definitions)
 
 
 _FIELDS = "write {NAME: TYPE}, or pass a dataclass"

@@ -33,6 +33,6 @@ def application(bootstrap: str, folder: Path) -> tg.Application:
     return app
 
 
-def _whole(results: tg.WindowedOutput, type_name: str) -> tg.WindowedOutput:
+def _whole(results: tg.WindowedStream, type_name: str) -> tg.WindowedStream:
     """Return results whose value, a number of JSON, is a whole number of that type."""
     return results.select(value=f"CAST(value AS {type_name})")

@@ -129,6 +129,16 @@ RULES = (
         removals=(value("set().union(*self.refused.values())"),),
     ),
     Rule(
+        slug="untaken-passed-through",
+        name="a pipeline passes records on that no step which holds state has taken",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "pipelines/test_passed_records",
+            "records_of_the_input_are_results_if_no_step_that_holds_state_takes_them",
+        ),
+        removals=(value("steps"),),
+    ),
+    Rule(
         slug="sink-of-step",
         name="an output topic of a pipeline gets the emissions of one step",
         chapter=Chapter.BATCH,

@@ -50,6 +50,8 @@ def _ended(chain: Definition) -> Definition:
     topic, windows = chain.options.get("output"), chain.options.get("output_windows")
     left = replace(chain, options={name: each for name, each in chain.options.items() if name not in _SINK})
     if "output" not in chain.options and "output" not in chain.unusable:
+        if not left.steps:
+            return replace(left, problems=(*left.problems, left.kept_beside_others()))
         return left if left.ends is not None else _with_option(left, len(left.steps) - 1, "keep", True)
     at = len(left.steps)
     calls = tuple(call._replace(options=_of_sink(call.options, at)) for call in left.calls)

@@ -32,7 +32,7 @@ OF_THE_STREAM = frozenset(
 )
 """Options that say how a stream is read: of a pipeline, all steps share them."""
 
-_OF_ALL_STEPS = OF_THE_STREAM | {"output", "output_windows"}
+_OF_ALL_STEPS = OF_THE_STREAM | {"output", "output_windows", "time"}
 _STEP = re.compile(r"^steps\.\d+")
 
 
@@ -210,6 +210,10 @@ class Definition:
             unusable=frozenset(map(_of_first_step, self.unusable)),
         )
 
+    def as_operator(self) -> Definition:
+        """Return the definition of an operator; a stream without one is a pipeline, which passes its records on."""
+        return self if "kind" in self.options else self.as_pipeline()
+
     @property
     def run(self) -> object:
         """Return the run of the program, or of the notebook's cell, that has made the newest call."""
@@ -260,7 +264,16 @@ class Definition:
             where=self._where(self.calls[-1]),
             value=self.name,
             cause="the stream has no output",
-            remedy="call a method such as .suppress(...), then .to(TOPIC) or .keep()",
+            remedy="call .to(TOPIC) or .keep(), behind methods such as .filter(...) or .suppress(...)",
+        )
+
+    def kept_beside_others(self) -> Problem:
+        """Return the problem that the records of this stream are kept, as they came, beside the results of steps."""
+        return Problem(
+            where=self._where(self.calls[-1]),
+            value=self.name,
+            cause="there is no step whose results are kept",
+            remedy="write the records to a topic with .to(TOPIC), or keep them under a name of their own",
         )
 
     def defined_twice(self, before: Definition) -> Problem:

@@ -11,7 +11,7 @@ from tidegate.operators.pipeline.building import pipeline_of
 from tidegate.operators.pipeline.config import PipelineConfig, PipelineRules
 from tidegate.operators.pipeline.operator import Pipeline
 from tidegate.operators.pipeline.steps import INPUT, Step
-from tidegate.operators.pipeline.views import register
+from tidegate.operators.pipeline.views import CAUSES, register
 
 __all__ = ["INPUT", "KIND", "Pipeline", "PipelineConfig", "PipelineRules", "Step"]
 
@@ -21,4 +21,5 @@ KIND = Kind(
     rules=PipelineRules,
     operator=pipeline_of,
     register_views=register,
+    causes=CAUSES,
 )

@@ -17,6 +17,7 @@ from tidegate.operators.pipeline.evaluated.calling import FunctionStep
 from tidegate.operators.pipeline.evaluated.compiling import compiled
 from tidegate.operators.pipeline.evaluated.encoding import encoding
 from tidegate.operators.pipeline.operator import Pipeline
+from tidegate.operators.pipeline.passage.pass_through import PassThrough
 from tidegate.operators.pipeline.passage.stateless import merging, of_port
 from tidegate.operators.pipeline.rules.graph import Graph, Node
 from tidegate.operators.pipeline.rules.places import Place
@@ -33,6 +34,8 @@ def pipeline_of(rules: PipelineRules) -> Pipeline:
 def steps_of(rules: PipelineRules) -> tuple[Step, ...]:
     """Return the steps of the pipeline, each behind those that it reads."""
     holds, places, passes_time = rules.holds(), rules.places(), rules.time == "pipeline"
+    graph = Graph(rules.steps)
+    untaken = graph.untaken()
     steps = tuple(
         Step(
             name=node.name,
@@ -40,12 +43,22 @@ def steps_of(rules: PipelineRules) -> tuple[Step, ...]:
             reads=node.reads,
             hold=holds.get(node.name),
             passes_time=passes_time,
-            kept=node.kept,
+            kept=node.kept and node.name not in untaken,
             multiplies=isinstance(node.steps[0], FlatMap) if node.steps else False,
         )
-        for node in Graph(rules.steps).nodes()
+        for node in graph.nodes()
     )
+    # rule: untaken-passed-through
+    steps = (*steps, *(_passing_through(name, rules) for name in untaken))
     return steps if rules.table is None else _with_table(rules.table, steps, rules)
+
+
+def _passing_through(name: str, rules: PipelineRules) -> Step:
+    """Return the step that makes results of the records of the input which a step without state leaves.
+
+    It stands behind all others, so that the stream time of the partition is that of a step which the user has written.
+    """
+    return Step(name=f"{name}:results", does=PassThrough(rules), reads=(name,), passes_on=name)
 
 
 def _with_table(table: Stateful, steps: tuple[Step, ...], rules: PipelineRules) -> tuple[Step, ...]:

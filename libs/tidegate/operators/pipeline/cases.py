@@ -14,15 +14,15 @@ from tidegate.operators.pipeline.building import steps_of
 from tidegate.operators.pipeline.changing_reference import ChangingChain, Holder, Life, Under
 from tidegate.operators.pipeline.config import Filter, FilterBy, FlatMap, Map, PipelineConfig, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
-from tidegate.operators.pipeline.reference import Chain, Passing
+from tidegate.operators.pipeline.reference import Chain, Passing, PassThrough
 from tidegate.operators.pipeline.rules.changes import is_chain
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import as_config
 from tidegate.operators.pipeline.rules.steps import StepRules
 from tidegate.operators.pipeline.steps import operators_of
-from tidegate.operators.pipeline.strategies import REASON, pipeline_configs, pipelines_with_a_join
+from tidegate.operators.pipeline.strategies import REASON, passing_configs, pipeline_configs, pipelines_with_a_join
 from tidegate.operators.registry import test_part
-from tidegate.operators.testing.cases import Case
+from tidegate.operators.testing.cases import Case, columns, play, rejected_rows, window_columns
 from tidegate.operators.testing.laws import Change, Event, Table, Trace
 from tidegate.operators.testing.strategies import histories
 
@@ -38,7 +38,34 @@ def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_m
     chain = Chain.of(history, config.time == "pipeline")
     for number, read in enumerate(_read_by(config)[0]):
         _play(configs, chain, number, read, clock_ms)
+    for number, name in _untaken(config).items():
+        play = partial(_passed_through, config, clock_ms)
+        chain.operate(
+            _results_of(number), f"{name}:results", chain.merged([number]), play, [None], windows=False, shown=name
+        )
     return _trace(configs, chain, [event.offset for event in history if isinstance(event, Row) and not event.time_only])
+
+
+def _untaken(config: PipelineConfig) -> dict[Any, str]:
+    """Return the steps without state, by number, or the input, whose results no step that holds state has taken."""
+    names = {name: number for number, (name, _) in enumerate(_made(config))}
+    return {names.get(name, name): name for name in Graph(config.steps).untaken()}
+
+
+def _results_of(number: Any) -> tuple[str, Any]:
+    """Return under which number the records are emitted that pass through behind a step."""
+    return ("results", number)
+
+
+def _passed_through(config: PipelineConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
+    """Return the trace of what passes the records of the input on."""
+    reference = PassThrough(config)
+    notes = play(reference, [event for event in events if not isinstance(event, Table)], clock_ms)
+    return Trace(
+        emissions=[columns(row) | {"cause": "passed"} | window_columns(window) for row, window in reference.emissions],
+        rejected=rejected_rows(reference.rejected, config, notes),
+        stream_time=reference.stream_time,
+    )
 
 
 def _made(config: PipelineConfig) -> list[tuple[str, StepRules]]:
@@ -196,14 +223,15 @@ def _finished(
     return trace
 
 
-def _emitting(config: PipelineConfig) -> dict[int, str]:
+def _emitting(config: PipelineConfig) -> dict[Any, str]:
     """Return the steps with results, by number, whose results are emissions: kept, written, or read by no step."""
-    steps, topics = _read_by(config)
+    (steps, topics), untaken = _read_by(config), _untaken(config)
     return {
         number: name
         for number, (name, step) in enumerate(_made(config))
         if getattr(step, "keep", False) or [number] in topics or not any(number in read for read in steps)
-    }
+        if number not in untaken
+    } | {_results_of(number): name for number, name in untaken.items()}
 
 
 def _time_row(time: tuple[str, int, int]) -> dict[str, Any]:
@@ -224,6 +252,14 @@ CASES = {
         reference=pipeline_reference,
         holding=_HOLDING,
         bytes_per_record=600,
+    ),
+    "pipeline_that_passes_records": Case(
+        configs=passing_configs(),
+        histories=histories(),
+        reference=pipeline_reference,
+        holding=_HOLDING,
+        bytes_per_record=600,
+        changing=False,
     ),
     "pipeline_with_a_join": Case(
         configs=pipelines_with_a_join(),

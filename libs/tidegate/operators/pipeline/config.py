@@ -203,7 +203,8 @@ class PipelineRules(KeyRules):
 
     def closed_kept_for_ms(self) -> int | None:
         """Return for how long the first step that holds state knows closed windows, ms; None if it has none."""
-        return next(step.rules for step in self.steps if isinstance(step, Stateful)).closed_kept_for_ms()
+        first = next((step.rules for step in self.steps if isinstance(step, Stateful)), None)
+        return None if first is None else first.closed_kept_for_ms()
 
     def part_changes(
         self, before: OperatorRules, known: int = MAX_TIMESTAMP, held: Held = holds_nothing

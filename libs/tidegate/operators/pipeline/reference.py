@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.config import KeyRules
+from tidegate.contracts.event_time import MAX_TIME, NO_STREAM_TIME, NO_TIMESTAMP
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_headers import encode_headers
+from tidegate.operators.testing.keys_reference import Window, key_and_window
 from tidegate.operators.testing.laws import Advance, Change, Clock, Event, Flush, Table, Trace
 
 WINDOW = ("window_start", "window_end")
@@ -117,11 +119,20 @@ class Chain:
         self.ways[step] = replace(before, in_input=in_input, moved=way)
 
     def operate(
-        self, step: Any, name: str, before: Way, play: Play, holds: Sequence[int | None], *, windows: bool
+        self,
+        step: Any,
+        name: str,
+        before: Way,
+        play: Play,
+        holds: Sequence[int | None],
+        *,
+        windows: bool,
+        shown: str | None = None,
     ) -> None:
         """Let an operator take the way; what it emits and the time that it passes on are the way behind it.
 
-        `holds`: how far its marks stay behind its time, at the beginning and after each change.
+        `holds`: how far its marks stay behind its time, at the beginning and after each change. `shown`: the step whose
+        name its refused rows have; default: itself.
         """
         arriving = before.moved if before.in_input else list(_numbered(before.moved))
         arriving = self._with_common_advances(arriving, play)
@@ -129,7 +140,7 @@ class Chain:
         sources = {moved.event.offset: moved.source for moved in arriving if is_record(moved.event)}  # type: ignore[union-attr]
         refused = set[int]()
         for rows, due in ((self.trace.late, whole.late), (self.trace.rejected, whole.rejected)):
-            rows += [as_given(row) | self._of(name, sources[row["offset"]], before) for row in due]
+            rows += [as_given(row) | self._of(shown or name, sources[row["offset"]], before) for row in due]
             refused |= {sources[row["offset"]] for row in due}
         if before.in_input:
             self.takers.update(set(sources.values()) - refused)
@@ -180,6 +191,48 @@ class Chain:
         """Return the row as a step emits it: the version that a record was joined with is known of the join alone."""
         hidden = () if step in self.joins else VERSION
         return {name: value for name, value in as_given(row).items() if name not in hidden}
+
+
+@dataclass
+class PassThrough:
+    """What takes the records of the input where no step that holds state does. `rejected`: (row, reason)."""
+
+    config: KeyRules
+    stream_time: int = NO_STREAM_TIME
+    emissions: list[tuple[Row, Window]] = field(default_factory=list)
+    rejected: list[tuple[Row, str]] = field(default_factory=list)
+    stopped_at: None = None
+
+    def process(self, row: Row, clock_ms: int) -> None:
+        """Reject the record, or emit it."""
+        own = key_and_window(row, self.config)
+        if reason := self._rejection(row, own.fault, clock_ms):
+            self.rejected.append((row, reason))
+            return
+        self.emissions.append((row._replace(key=own.key), own.window))
+        self.advance(row.timestamp)
+
+    def settle(self, clock_ms: int) -> None:
+        """Do nothing: nothing is held."""
+
+    def advance(self, stream_time: int) -> None:
+        """Advance stream time to at least `stream_time`."""
+        self.stream_time = max(self.stream_time, min(stream_time, MAX_TIME))
+
+    def flush(self) -> None:
+        """Do nothing: nothing is held."""
+
+    def _rejection(self, row: Row, fault: str, clock_ms: int) -> str:
+        if row.timestamp == NO_TIMESTAMP:
+            return "no timestamp: null"
+        if fault or (self.config.windowed and row.key is None):
+            return fault or "null key"
+        if row.timestamp < 0:
+            return "negative timestamp"
+        if row.timestamp > MAX_TIME:
+            return "timestamp out of range"
+        ahead = self.config.max_ahead
+        return "too far ahead" if ahead is not None and row.timestamp > clock_ms + ahead else ""
 
 
 class Emitted(Row):

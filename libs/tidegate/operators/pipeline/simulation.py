@@ -41,6 +41,7 @@ SIMULATED: dict[str, dict[str, Any]] = {
     },
     "time of records": {"time": "records", "steps": [_NOT_A, _FEW, _COUNT, {"filter": "count > 1"}, _CLOSED]},
     "merged values": {"steps": [{"select": {"n": "timestamp % 7", "most": "timestamp"}}, _MERGED]},
+    "passed records": {"steps": [{"to": "branched"}, _NOT_A, _OF_C], "dead_letters": "refused", "idle_after": "4s"},
     "idle steps": {"steps": [_COUNT, _CLOSED], "idle_after": "4s"},
     "quiet keys behind a join": {
         "steps": [_JOINED, _NOT_A, _COUNT, _CLOSED, {"filter": "count < 3"}],

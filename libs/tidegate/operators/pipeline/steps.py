@@ -29,7 +29,8 @@ class Step:
     operator passes on stay behind its stream time; None: it passes none on. `passes_time`: False if the steps behind it
     see its records alone, as in Kafka Streams (`time: records`). `kept`: its results are emissions of the pipeline,
     although other steps read them. `multiplies`: a record may become several, which then need arrival numbers. `table`:
-    of a join with a table of the same pipeline, that table.
+    of a join with a table of the same pipeline, that table. `passes_on`: of a step that makes results of what another
+    one does, and of no interest by itself, the name of that step.
     """
 
     name: str
@@ -40,6 +41,12 @@ class Step:
     kept: bool = False
     multiplies: bool = False
     table: OwnTable | None = None
+    passes_on: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """Return the name of the step in the rows of its results, and in late and rejected rows."""
+        return self.name if self.passes_on is None else self.passes_on
 
     @property
     def operator(self) -> Operator | None:
@@ -74,8 +81,6 @@ def chained(*steps: Step) -> tuple[Step, ...]:
                 remedy="merge them in a step before it",
             )
         known.add(step.name)
-    if not operators_of(steps):
-        raise UserError("a pipeline needs a step that holds state", value=len(steps), remedy="add an operator")
     return steps
 
 

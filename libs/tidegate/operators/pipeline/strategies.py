@@ -111,6 +111,17 @@ def pipeline_configs(draw: st.DrawFn) -> PipelineConfig:
 
 
 @st.composite
+def passing_configs(draw: st.DrawFn) -> PipelineConfig:
+    """Configurations of pipelines with results that no step which holds state has taken."""
+    steps = [{"name": f"s{at}", **step} for at, step in enumerate(draw(st.lists(_STATELESS, max_size=3)))]
+    copied = [{"to": "copied"}] if draw(st.booleans()) else []
+    written = [each for step in steps for each in (step, *([{"to": f"to_{step['name']}"}] * draw(st.booleans())))]
+    begin = {"from": "input"} if steps else {}
+    branch = [{"name": "held", **begin, **draw(_holding(windowed=False))}] if draw(st.booleans()) else []
+    return _config(draw, [*copied, *written, *branch])
+
+
+@st.composite
 def joined_pipeline_configs(draw: st.DrawFn) -> PipelineConfig:
     """Configurations of chains in which a join with a grace stands somewhere."""
     return _config(draw, _named(draw(_with_a_join(_GRACES.map(lambda grace: {"grace": grace})))))

@@ -18,6 +18,10 @@ _SQL_TYPES = {pa.int8(): "TINYINT", pa.int64(): "BIGINT", pa.binary(): "BINARY",
 """The types of the columns that kinds add to a log."""
 
 
+CAUSES = {"passed": "the record has come through all steps, of which none holds state"}
+"""The rule behind each cause of an emission that is of no step with a kind."""
+
+
 def register(spark: Any, name: str, config: PipelineRules) -> list[str]:
     """Create the views of each step, as `<name>_<step>_<view>`, and return their names.
 

@@ -161,7 +161,7 @@ class Batch:
 
     def _emit(self, step: Step, emissions: pa.Table, source: Int64s) -> None:
         """Keep a step's results as emissions of the pipeline. `source`: the input record that caused each."""
-        self.emissions[step.name] = sourced(tagged(emissions, step.name), source)
+        self.emissions[step.name] = sourced(tagged(emissions, step.shown), source)
 
     def _refused_rows(self, name: str) -> pa.Table:
         return pa.concat_tables([REFUSED.empty_table(), *self._kept(name)])
@@ -238,7 +238,7 @@ class Batch:
         if of_input:
             self.refused.setdefault(step.name, set()).update(source.tolist())
         given = with_given_bytes(rows, self.way.records) if of_input else rows
-        return refused_rows(given, step.name, source, of_input=of_input)
+        return refused_rows(given, step.shown, source, of_input=of_input)
 
     def _keep(self, name: str, rows: pa.Table) -> None:
         self.tables.setdefault(name, []).append(rows)

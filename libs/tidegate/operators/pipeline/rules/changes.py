@@ -169,13 +169,14 @@ def _differ(was: pa.DataType, now: pa.DataType) -> bool:
 def _stateless(before: Chain, after: Chain, common: Sequence[str]) -> Iterator[PartChange]:
     """Yield the runs of stateless steps that differ; those before a removed step belong to the next one that stays."""
     was, now = (_runs(chain, common) for chain in (before, after))
-    first = next(iter(before.stateful))
+    first = next(iter(before.stateful), None)
     for name in (*common, None):
         if was[name] != now[name]:
-            where = "steps behind the last" if name is None else f"steps before {name}"
+            where = f"steps before {name}" if name else "steps behind the last" if common else "steps"
             note = None if name is None else _FORMER_STEPS
             # rule: first-numbers-stay
-            refused = _OTHER_NUMBERS if name == first and _multiplies(was[name]) != _multiplies(now[name]) else None
+            renumbered = _multiplies(was[name]) != _multiplies(now[name])
+            refused = _OTHER_NUMBERS if renumbered and name is not None and name == first else None
             yield PartChange(where, was[name] or None, now[name] or None, refused, note)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tidegate.operators.pipeline.rules.steps import Evaluated, FlatMap, Sink, Stateful, Stateless, StepRules
 from tidegate.operators.pipeline.steps import INPUT
 
-_INPUT_AT = -1
+INPUT_AT = -1
 """Stands for the input where steps are named by their places."""
 
 
@@ -49,7 +49,7 @@ class Graph:
         for at, step in enumerate(steps):
             self._reads.append(self._named(step.sources) or self._behind(at))
         self._runs = list(self._runs_of_steps())
-        self._node_of = {at: self._name_of(run) for run in self._runs for at in run} | {_INPUT_AT: INPUT}
+        self._node_of = {at: self._name_of(run) for run in self._runs for at in run} | {INPUT_AT: INPUT}
 
     def nodes(self) -> list[Node]:
         """Return the nodes, each behind those that it reads."""
@@ -88,7 +88,7 @@ class Graph:
         """Return the steps with state, or the input, from which rows come; behind `flat_map` they are numbered anew."""
         if len(reads) > 1:
             return tuple(self._origins((at,)) for at in reads)
-        step = None if reads[0] == _INPUT_AT else self._steps[reads[0]]
+        step = None if reads[0] == INPUT_AT else self._steps[reads[0]]
         if step is None or isinstance(step, Stateful):
             return INPUT if step is None else step.name
         before = self._origins(self._reads[reads[0]])
@@ -96,29 +96,37 @@ class Graph:
 
     def stateful_before(self, name: str) -> set[str]:
         """Return the names of the steps that hold state and stand before the step of that name."""
-        before, found = list(self._reads[self._names[name]]), set[str]()
+        return self._stateful_among(self._reads[self._names[name]])
+
+    def untaken(self) -> dict[str, int]:
+        """Return the nodes, or INPUT, with results in the log that are records which no step with state has taken.
+
+        Of each, the place of the step, or of the first of those that are merged; INPUT_AT for the input.
+        """
+        ends = dict.fromkeys([*self._reads, self._behind(len(self._steps)), *((run[-1],) for run in self._runs)])
+        return {self._node(end): end[0] for end in ends if self._is_kept(end) and not self._stateful_among(end)}
+
+    def _stateful_among(self, reads: tuple[int, ...]) -> set[str]:
+        """Return the names of those of these steps, and of the steps before them, that hold state."""
+        before, found = list(reads), set[str]()
         while before:
             at = before.pop()
-            step = None if at == _INPUT_AT else self._steps[at]
+            step = None if at == INPUT_AT else self._steps[at]
             found |= {step.name} if isinstance(step, Stateful) else set()
-            before += [] if at == _INPUT_AT else self._reads[at]
+            before += [] if at == INPUT_AT else self._reads[at]
         return found
 
     def last(self) -> str:
         """Return the name of the node that a step behind the last one would read."""
         return self._node(self._behind(len(self._steps)))
 
-    def leaves(self) -> list[int]:
-        """Return the places of the steps whose results nobody reads."""
-        return [at for at, step in enumerate(self._steps) if not isinstance(step, Sink) and not self._readers((at,))]
-
     def _named(self, names: Sequence[str]) -> tuple[int, ...]:
-        return tuple(_INPUT_AT if name == INPUT else self._names[name] for name in names)
+        return tuple(INPUT_AT if name == INPUT else self._names[name] for name in names)
 
     def _behind(self, at: int) -> tuple[int, ...]:
         """Return what a step at that place reads by default: the step before it, or what that writes to a topic."""
         if at == 0:
-            return (_INPUT_AT,)
+            return (INPUT_AT,)
         return self._reads[at - 1] if isinstance(self._steps[at - 1], Sink) else (at - 1,)
 
     def _readers(self, wanted: tuple[int, ...]) -> list[int]:
@@ -129,7 +137,7 @@ class Graph:
 
     def _is_kept(self, reads: tuple[int, ...]) -> bool:
         readers = self._readers(reads)
-        step = self._steps[reads[0]] if len(reads) == 1 else None
+        step = None if len(reads) > 1 or reads[0] == INPUT_AT else self._steps[reads[0]]
         asked = step is not None and not isinstance(step, Sink) and step.keep
         written = any(isinstance(self._steps[at], Sink) and self._reads[at] == reads for at in readers)
         return asked or written or not readers

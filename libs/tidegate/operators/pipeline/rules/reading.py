@@ -17,7 +17,7 @@ from tidegate.expressions.checking import Expression, check, check_condition, ch
 from tidegate.expressions.column import quoted
 from tidegate.kernels.codecs.primitives import writable
 from tidegate.kernels.codecs.registered import encoder_of_registered
-from tidegate.operators.pipeline.rules.graph import Graph
+from tidegate.operators.pipeline.rules.graph import INPUT_AT, Graph
 from tidegate.operators.pipeline.rules.places import Place, as_config, merged
 from tidegate.operators.pipeline.rules.sinks import checked
 from tidegate.operators.pipeline.rules.steps import (
@@ -47,7 +47,6 @@ from tidegate.operators.registry import kind_of, kinds, kinds_where
 _STEPS = "write a step with name and kind, or filter, require, with_columns, select, map, flat_map, encode or to"
 PIPELINE = "pipeline"
 NO_TOPICS: Mapping[str, str] = {}
-_UNPROCESSED = "its rows are records of the input", "put a step that holds state before it"
 _TOPICS = {"input", "output", "dead_letters", "idle_after", "output_windows"}
 
 
@@ -62,6 +61,7 @@ class Reading:
         self.steps: list[StepRules] = []
         self.places: list[Place] = []
         self._windows = place.windows
+        self._start = place
         self._place: Place | None = place
         self._before: Place | None = place
         self._behind: dict[str, Place | None] = {INPUT: place}
@@ -76,12 +76,10 @@ class Reading:
         for at, each in enumerate(raw):
             with self._collecting(at, each):
                 self._read_step(_as_mapping(each))
-        if not self._errors and not any(isinstance(step, Stateful) for step in self.steps):
-            raise InvalidValue("no step holds state", "add a step with a name and a kind")
         if self._place is not None:
             self.places.append(self._place)
         if not self._errors:
-            self._check_results()
+            self._check_untaken()
         if self._errors:
             raise ValidationError.from_exception_data("steps", self._errors)
 
@@ -137,18 +135,17 @@ class Reading:
         if step.to in self._topics:
             raise InvalidValue(f"the topic is {self._topics[step.to]}", "name another topic")
         self._topics[step.to] = "written by another step"
-        if place is not None and place.is_input:
-            raise InvalidValue(*_UNPROCESSED)
         if place is not None:
             checked(step.output_windows, place.maker, self._windows)
         return step, place
 
-    def _check_results(self) -> None:
-        """Note results that are records of the input, as they came: an operator has to stand before them."""
-        for at in Graph(self.steps).leaves():
-            step = self.steps[at]
-            if self.places[at].is_input and not isinstance(step, Stateful):
-                self._errors.append(_error((at,), None, InvalidValue(*_UNPROCESSED)))
+    def _check_untaken(self) -> None:
+        """Note results whose event timestamps would be read from values that are no JSON."""
+        for at in Graph(self.steps).untaken().values():
+            step = None if at == INPUT_AT else self.steps[at]
+            place = self._start if step is None or isinstance(step, Sink | Stateful) else behind(step, self.places[at])
+            with self._collecting(max(at, 0), None):
+                _check_json(place.values, stamped=self._shared.get("timestamp") is not None)
 
     def _stateful(self, raw: Mapping[str, Any]) -> tuple[Stateful, Place | None]:
         kind = _kind(raw)
@@ -370,16 +367,22 @@ def _check_values(rules: OperatorRules, place: Place, results: Values, table: Va
 
     A join of values whose fields are known on both sides reads them as they are.
     """
-    timestamp, form = place.is_input and rules.timestamp is not None, place.values.form
     if table is not None and results.form != "joined":
         raise InvalidValue(
             "the fields of the stream's values are unknown, or one has the name of the table",
             "describe them: value: {json: {NAME: TYPE}}, {avro: ...} or {protobuf: ...}, or rename the field",
         )
-    if form in _NOT_JSON and (timestamp or (rules.reads_json() and results.form != "joined")):
-        what = "the event timestamp is read from" if timestamp else f"{rules.kind} reads"
+    reader = rules.kind if rules.reads_json() and results.form != "joined" else None
+    _check_json(place.values, stamped=place.is_input and rules.timestamp is not None, reader=reader)
+
+
+def _check_json(values: Values, *, stamped: bool, reader: str | None = None) -> None:
+    """Raise InvalidValue if values are no JSON, and event timestamps are in their fields, or an operator reads JSON."""
+    if values.form in _NOT_JSON and (stamped or reader is not None):
+        what = "the event timestamp is read from" if stamped else f"{reader} reads"
         raise InvalidValue(
-            f"values are {_NOT_JSON[form]}, and {what} JSON", "make JSON of the fields before it: {select: {NAME: SQL}}"
+            f"values are {_NOT_JSON[values.form]}, and {what} JSON",
+            "make JSON of the fields before it: {select: {NAME: SQL}}",
         )
 
 

@@ -169,7 +169,7 @@ def _rules(config: OperatorConfig, row: Row) -> OperatorRules | None:
 
 def _causes(config: OperatorConfig, rules: OperatorRules | None) -> Mapping[str, str]:
     """Return what the causes mean. Behind an operator, the steps that hold nothing pass its cause on."""
-    known = [rules] if rules is not None else list(config.operators.values())
+    known = [rules] if rules is not None else [config, *config.operators.values()]
     return {cause: rule for each in known for cause, rule in kind_of(each.kind).causes.items()}
 
 
