@@ -64,6 +64,16 @@ def test_a_stream_without_output_is_a_problem() -> None:
     assert cause == "the stream has no output"
 
 
+def test_records_that_no_step_makes_are_not_kept_beside_the_results_of_steps() -> None:
+    app = application()
+    stream = app.stream("departures", name="updates")
+    stream.keep()
+    app.check()
+    stream.filter("true").to("chosen")
+    [cause] = causes(app)
+    assert cause == "there is no step whose results are kept"
+
+
 @pytest.mark.parametrize(
     ("limits", "cause"),
     [
@@ -153,6 +163,7 @@ def test_a_missing_option_has_the_line_of_the_call_that_lacks_it_and_a_name_that
     [
         ("stream", "count", r"\.window"),
         ("stream", "where", r"\.filter"),
+        ("stream", "fitler", r"\.filter"),
         ("stream", "groupByKey", "keys of their topic"),
         ("windowed", "keep", r"\.count\(\)"),
         ("windowed", "sum", r"\.aggregate\(tg\.sum\(FIELD\)\)"),
@@ -172,7 +183,7 @@ def test_a_method_of_plain_streams_that_windows_lack_names_the_alternative() -> 
     output: Any = application().windowed_stream("counts", name="final").suppress(tg.window_close(grace=0))
     with pytest.raises(AttributeError, match=r"'window'; its keys have windows already"):
         _ = output.window
-    with pytest.raises(AttributeError, match=r"no attribute 'supress'$"):
+    with pytest.raises(AttributeError, match=r"no attribute 'supress'; write .suppress$"):
         _ = output.supress
 
 

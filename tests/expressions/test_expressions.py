@@ -73,7 +73,7 @@ def values(text, /, **columns):
         ("error('x')", "do not have the function error"),
         ("main.abs(n)", "do not have the function abs"),
         ("abs(distinct n)", "is a function of one row"),
-        ("weather.wind > 3", "does not fit its columns"),
+        ("weather.wind > 3", "no field wind in weather"),
         ("n + text", "does not fit its columns"),
         ("n collate nocase", "names a collation"),
     ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, overload
 
@@ -55,9 +56,15 @@ class Value:
 
         def __getattr__(self, name: str) -> NoReturn:
             """Raise AttributeError, with what to write instead if that is known."""
-            remedy = self.others.get(name)
+            remedy = self.others.get(name) or _nearest(name, dir(type(self)))
             text = f"{type(self).__name__} has no attribute {name!r}" + (f"; {remedy}" if remedy else "")
             raise AttributeError(text, name=name, obj=self)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return what to write instead of a name that is nearly one of those known; None if it is like none of them."""
+    found = get_close_matches(name, [each for each in known if not each.startswith("_")], 1)
+    return f"write .{found[0]}" if found else None
 
 
 Condition: TypeAlias = "str | Column"

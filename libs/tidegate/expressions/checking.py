@@ -6,7 +6,7 @@ No row is needed for that. DuckDB parses the text, and its type is that of the e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -161,13 +161,23 @@ def _check_part(text: str, part: Mapping[str, Any]) -> None:
 
 
 def _column(part: Mapping[str, Any], schema: pa.Schema, text: str) -> str:
-    """Return the column that the reference means; SQL does not tell upper from lower case."""
-    name = part["column_names"][0]
-    for column in schema.names:
-        if column.lower() == name.lower():
-            return str(column)
-    known = ", ".join(schema.names)
-    raise UserError(f"no column {name}", value=text, remedy=f"there are: {known}")
+    """Return the column that the reference means. Raise UserError if there is none, or if it has no such field."""
+    name, *fields = part["column_names"]
+    column = _named(name, list(schema), f"no column {name}", text)
+    within = column
+    for field in fields:
+        if not pa.types.is_struct(within.type):
+            break
+        within = _named(field, list(within.type), f"no field {field} in {within.name}", text)
+    return str(column.name)
+
+
+def _named(name: str, known: Sequence[pa.Field], problem: str, text: str) -> pa.Field:
+    """Return the field of that name, upper or lower case alike, as in SQL; raise UserError if there is none."""
+    for each in known:
+        if each.name.lower() == name.lower():
+            return each
+    raise UserError(problem, value=text, remedy=f"there are: {', '.join(each.name for each in known)}")
 
 
 def _type(text: str, schema: pa.Schema) -> pa.DataType:

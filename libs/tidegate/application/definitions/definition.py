@@ -260,30 +260,22 @@ class Definition:
 
     def without_output(self) -> Problem:
         """Return the problem that this stream has no output."""
-        return Problem(
-            where=self._where(self.calls[-1]),
-            value=self.name,
-            cause="the stream has no output",
-            remedy="call .to(TOPIC) or .keep(), behind methods such as .filter(...) or .suppress(...)",
-        )
+        remedy = "call .to(TOPIC) or .keep(), behind methods such as .filter(...) or .suppress(...)"
+        return self._problem("the stream has no output", remedy)
 
     def kept_beside_others(self) -> Problem:
         """Return the problem that the records of this stream are kept, as they came, beside the results of steps."""
-        return Problem(
-            where=self._where(self.calls[-1]),
-            value=self.name,
-            cause="there is no step whose results are kept",
-            remedy="write the records to a topic with .to(TOPIC), or keep them under a name of their own",
-        )
+        remedy = "write the records to a topic with .to(TOPIC), or keep them under a name of their own"
+        return self._problem("there is no step whose results are kept", remedy)
 
     def defined_twice(self, before: Definition) -> Problem:
         """Return the problem that a different operator or stream of this name was defined before."""
-        return Problem(
-            where=self._where(self.calls[-1]),
-            value=self.name,
-            cause=f"{before.calls[-1]} has defined another operator of that name",
-            remedy="give each operator its own name, and call .to(TOPIC) or .keep() once for each",
-        )
+        cause = f"{before.calls[-1]} has defined another operator of that name"
+        return self._problem(cause, "give each operator its own name, and call .to(TOPIC) or .keep() once for each")
+
+    def _problem(self, cause: str, remedy: str) -> Problem:
+        """Return a problem of the newest call, with the name as its value."""
+        return Problem(where=self._where(self.calls[-1]), value=self.name, cause=cause, remedy=remedy)
 
     def _where(self, call: Call, option: str = "") -> str:
         named = f"{call} of {self.name}" if self.name else str(call)
