@@ -147,11 +147,11 @@ def test_a_pipeline_without_state_passes_each_record_once_until_a_step_with_stat
     assert (known.totals.applied, known.totals.rejected, known.stream_time) == (3, 1, 2_000)
     register_views(here.spark, here.application)
     assert rows(here, "SELECT step, source, cause FROM updates_emissions ORDER BY source") == [
-        ("2", 1, "passed"),
-        ("2", 3, "passed"),
+        ("1", 1, "passed"),
+        ("1", 3, "passed"),
     ]
     refused = "SELECT step, source, topic, cause FROM updates_rejected"
-    assert rows(here, refused) == [("2", 2, here.source, "it is bad")]
+    assert rows(here, refused) == [("1", 2, here.source, "it is bad")]
     first = {"name": "first", "kind": "deduplicate", "within": "1h", "grace": "10s"}
     here.changed(steps=[*steps, first])
     here.feed([(0, b"b", b"again", 2_500), (0, b"b", b"more", 2_600)])
