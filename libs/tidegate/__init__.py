@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
     from tidegate.operators.table_history.versioned_table import VersionedTable
     from tidegate.operators.windowed_aggregation import WindowedAggregationConfig, WindowedAggregationRules
-    from tidegate.runtime.spark.log_rows import read_log
+    from tidegate.runtime.task.log_rows import read_log
     from tidegate.window_store import WindowStore
 
 __all__ = [
@@ -162,7 +162,7 @@ _NAMES = {
     "tidegate.operators.table_history": ("TableHistoryConfig", "TableHistoryRules"),
     "tidegate.operators.windowed_aggregation": ("WindowedAggregationConfig", "WindowedAggregationRules"),
     "tidegate.operators.table_history.versioned_table": ("VersionedTable",),
-    "tidegate.runtime.spark.log_rows": ("read_log",),
+    "tidegate.runtime.task.log_rows": ("read_log",),
     "tidegate.window_store": ("WindowStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

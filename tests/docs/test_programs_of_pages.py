@@ -45,7 +45,8 @@ def programs() -> Iterator[tuple[Block, Block]]:
     """Each program of a page, and the file that follows it."""
     for page in pages():
         written = [block for block in blocks(page) if block.language in ("python", "yaml")]
-        yield from ((one, next_) for one, next_ in pairwise(written) if one.text.startswith("# app.py\n"))
+        pairs = (pair for pair in pairwise(written) if pair[1].language == "yaml")
+        yield from ((one, file) for one, file in pairs if one.text.startswith("# app.py\n"))
 
 
 PROGRAMS = list(programs())

@@ -37,6 +37,7 @@ MAY_NAME_KINDS = {
     "libs/tidegate/application": "is the Python interface, with a method per kind",
     "libs/tidegate/operators/registry.py": "has one line per kind",
     "libs/tidegate/runtime/spark/history.py": "is the Python access to a table's history",
+    "libs/tidegate/runtime/task/log_rows.py": "reads a table's history where there is no Spark session",
     "libs/tidegate/devkit/demo": "is a program of a user",
     "services/stack_demo": "is a program of a user",
 } | {

@@ -41,7 +41,7 @@ def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_m
     for number, name in _untaken(config).items():
         play = partial(_passed_through, config, clock_ms)
         chain.operate(
-            _results_of(number), f"{name}:results", chain.merged([number]), play, [None], windows=False, shown=name
+            _results_of(number), _passer(name), chain.merged([number]), play, [None], windows=False, shown=name
         )
     return _trace(configs, chain, [event.offset for event in history if isinstance(event, Row) and not event.time_only])
 
@@ -110,10 +110,16 @@ def _unders(configs: Sequence[PipelineConfig]) -> list[Under]:
     """Return what the chain is under each of these configurations, which follow each other."""
     again, before, found = Counter[str](), set[str](), list[Under]()
     for config in configs:
-        again.update(before - config.operators.keys())
-        before = set(config.operators)
+        there = {*config.operators, *map(_passer, _untaken(config).values())}
+        again.update(before - there)
+        before = there
         found.append(_under(config, again))
     return found
+
+
+def _passer(name: str) -> str:
+    """Return the name of what passes the records of the input on behind a step."""
+    return f"{name}:results"
 
 
 def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
@@ -126,8 +132,12 @@ def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
             under.holders[life] = Holder(as_config(step.rules), holds[step.name])
         else:
             run.append(_passing(names[at], step))
+    for name in _untaken(config).values():
+        life = Life(_passer(name), again.get(_passer(name), 0))
+        under.passings[life], run = run, []
+        under.holders[life] = Holder(config, None, shown=name)
     under.passings[None] = run
-    return under._replace(last=names[len(config.steps) - 1])
+    return under._replace(last=Graph(config.steps).last())
 
 
 def _passing(name: str, step: StepRules) -> Passing:
@@ -163,6 +173,8 @@ def _failure(step: Map) -> str:
 
 
 def _played_under(clock_ms: int, config: OperatorConfig, events: Sequence[Event]) -> Trace:
+    if isinstance(config, PipelineConfig):
+        return _passed_through(config, clock_ms, events)
     return _played(test_part(config.kind, "cases").CASES[config.kind].reference, config, clock_ms, events)
 
 

@@ -40,10 +40,14 @@ class Life(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A step that holds state: its configuration, and how far its marks stay behind its time (None: no marks)."""
+    """A step that holds state: its configuration, and how far its marks stay behind its time (None: no marks).
+
+    `shown`: the step whose name its refused rows have; None: itself.
+    """
 
     config: OperatorConfig
     hold: int | None
+    shown: str | None = None
 
 
 class Under(NamedTuple):
@@ -136,7 +140,8 @@ class ChangingChain:
             trace = play(begun, taken)
             behind += made(before, trace, moved._replace(event=event), holder.hold if self.passes_time else None)
             behind += [Moved(Flush(), SOURCELESS, moved.turn)] if isinstance(event, Flush) else []
-            self._note_refused(life.name, before, trace, moved.source, in_input=under.reads_input(life))
+            name = holder.shown or life.name
+            self._note_refused(name, before, trace, moved.source, in_input=under.reads_input(life))
         self.way = behind
         self.stood[life.name] = Stand(trace.stream_time, records)
         if life in was.holders:

@@ -1,4 +1,4 @@
-"""Spark SQL views of a table: its versions, and what was valid at any time."""
+"""SQL views of a table: its versions, and what was valid at any time."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.errors import UserError
 from tidegate.operators.table_history.config import TableHistoryConfig, TableHistoryRules
 from tidegate.operators.views import TIME, as_time, create_view, shown_columns, window_columns, window_names
 
@@ -109,3 +112,23 @@ def _equal_to_next(rows: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
 def _next(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the column moved up by one row; null in the last row."""
     return pa.chunked_array([*column[1:].chunks, pa.nulls(min(len(column), 1), column.type)], column.type)
+
+
+def versions_in(rows: pa.Table, rules: OperatorRules, as_of: int | None) -> pa.Table:
+    """Return the versions of a table that its state rows of a partition show, with times in ms; `as_of`: valid then.
+
+    It is the query of the table's view, run by DuckDB, for tasks without a session. Keys and values are bytes.
+    """
+    assert isinstance(rules, TableHistoryRules), "only a table has versions"
+    versions = versions_query("rows", rules.model_copy(update={"key_format": "bytes", "value_format": "bytes"}))
+    valid = "true" if as_of is None else was_valid(str(as_of), rules.history_retention)
+    with duckdb.connect(config={"threads": 1}) as connection:
+        connection.register("rows", rows)
+        return connection.sql(f"SELECT * FROM ({versions}) WHERE {valid}").to_arrow_table()
+
+
+def refuse_latest_values(rules: OperatorRules, table: object) -> None:
+    """Raise UserError if a table with these rules keeps latest values only."""
+    if isinstance(rules, TableHistoryRules) and rules.versions == "latest":
+        remedy = "read the log as of an earlier batch or Delta version, or keep a history with history_retention"
+        raise UserError("a table of latest values has no history", value=table, remedy=remedy)

@@ -29,7 +29,7 @@ def step_named(
 
     Raise UserError if there is none, or if it does not suit: `otherwise` is the problem then.
     """
-    operator, _, step = name.partition(".")
+    operator, _, step = str(name).partition(".")
     known = [each for each in _steps(application) if suits(each.rules)]
     found = [each for each in known if each.operator == operator and step in ("", each.step)]
     if len(found) == 1:

@@ -16,8 +16,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.spark import log_rows
-from tidegate.runtime.spark.log_rows import LogRows, milliseconds_of
+from tidegate.runtime.task import log_rows
+from tidegate.runtime.task.log_rows import LogRows, milliseconds_of
 from tidegate.state.lake.place import Place
 
 FORMAT = "tidegate"

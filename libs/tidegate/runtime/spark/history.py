@@ -6,12 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
-from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.operators.table_history import TableHistoryRules
-from tidegate.operators.table_history.views import rules_that_show, versions_as_of, versions_query, was_valid
+from tidegate.operators.table_history.views import refuse_latest_values, rules_that_show, versions_as_of
 from tidegate.runtime.spark.s3a import let_read
 from tidegate.runtime.spark.typed_columns import register_functions
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -21,7 +18,6 @@ from tidegate.state.lake.place import Place
 from tidegate.state.lake.port import Lake
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
 
@@ -61,26 +57,6 @@ def history_as_of(
     retention_ms = None if rules is None else rules.history_retention
     found: DataFrame = versions_as_of(spark, rows, asked, rules or _rules_of(log), retention_ms)
     return found
-
-
-def versions_in(rows: pa.Table, rules: OperatorRules, as_of: int | None) -> pa.Table:
-    """Return the versions of a table that its state rows of a partition show, with times in ms; `as_of`: valid then.
-
-    It is the query of the table's view, run by DuckDB, for tasks without a session. Keys and values are bytes.
-    """
-    assert isinstance(rules, TableHistoryRules), "only a table has versions"
-    versions = versions_query("rows", rules.model_copy(update={"key_format": "bytes", "value_format": "bytes"}))
-    valid = "true" if as_of is None else was_valid(str(as_of), rules.history_retention)
-    with duckdb.connect(config={"threads": 1}) as connection:
-        connection.register("rows", rows)
-        return connection.sql(f"SELECT * FROM ({versions}) WHERE {valid}").to_arrow_table()
-
-
-def refuse_latest_values(rules: OperatorRules, table: object) -> None:
-    """Raise UserError if a table with these rules keeps latest values only."""
-    if isinstance(rules, TableHistoryRules) and rules.versions == "latest":
-        remedy = "read the log as of an earlier batch or Delta version, or keep a history with history_retention"
-        raise UserError("a table of latest values has no history", value=table, remedy=remedy)
 
 
 def _rules_of(log: Lake) -> TableHistoryRules:

@@ -18,9 +18,9 @@ from tidegate.contracts.config import KeyRules, OperatorRules, ShownAs
 from tidegate.contracts.errors import UserError
 from tidegate.kernels.codecs.shown import shown
 from tidegate.operators.registry import kind_of, operator_for
+from tidegate.operators.table_history.views import refuse_latest_values, versions_in
 from tidegate.operators.views import as_received, is_typed, window_names
 from tidegate.runtime.configuration.application import rules_of
-from tidegate.runtime.spark.history import refuse_latest_values, versions_in
 from tidegate.state.delta_log.data_files import ANY_BATCH, read_files
 from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
