@@ -14,7 +14,7 @@ from tidegate.devkit.embedded_broker import free_ports
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
-BEFORE = ["2013-01-01 10:00:00+00:00 │ 3     │ False", "2013-01-01 12:00:00+00:00 │ 1     │ False"]
+BEFORE = [r"2013-01-01 10:00:00\+00:00 +3 +False", r"2013-01-01 12:00:00\+00:00 +1 +False"]
 MONITORING = (PAGES / "monitoring.md").read_text()
 PATHS = re.findall(r"^curl -s http://127\.0\.0\.1:9464(/\w+)$", MONITORING, re.MULTILINE)
 
@@ -44,9 +44,9 @@ def test_operators_replace_the_foreach_batch_code(broker, tmp_path):
 
 def test_each_flight_of_the_page_on_joins_is_joined_with_the_described_weather(broker, tmp_path):
     shown = run_page("joins.md", tmp_path, broker)
-    assert re.search(r'"B61"\},"table":\{"visib": 10\}\} +│ matched +│ 2013-01-01 10:00', shown)
-    assert re.search(r'"B62"\},"table":\{"visib": 2\}\} +│ matched +│ 2013-01-01 11:00', shown)
-    assert re.search(r'"B63"\} +│ 2013-01-01 15:30', shown)
+    assert re.search(r'"B61"\},"table":\{"visib": 10\}\} +matched +2013-01-01 10:00', shown)
+    assert re.search(r'"B62"\},"table":\{"visib": 2\}\} +matched +2013-01-01 11:00', shown)
+    assert re.search(r'"B63"\} +2013-01-01 15:30', shown)
     assert "100 % need a grace of 0ms" in shown
     assert (tmp_path / "graces.svg").exists()
     assert re.search(r'B62 *\|2013-01-01 11:02:00\|\{"visib": 2\}\|2013-01-01 11:00:00\|matched', shown)
@@ -63,10 +63,10 @@ def test_the_page_on_windows_shows_the_described_results(broker, tmp_path):
     ]
     assert [header(each, "tidegate-cause") for each in told] == ["window_close", "flush", "flush"]
     assert header(told[0], "tidegate-window-start") == "1357034400000"
-    assert "│ JFK-UA │ 2013-01-01 10:00:00+00:00 │ 3     │" in shown, "the filtered results"
-    assert re.search(r'"UA6"\} │ 7500000 +│ 2013-01-01 11:00', shown), "the late record"
-    assert "2013-01-01 11:00:00+00:00 │ 3     │ True" in shown
-    assert all(row in shown for row in BEFORE), "the earlier version"
+    assert re.search(r"JFK-UA +2013-01-01 10:00:00\+00:00 +3 ", shown), "the filtered results"
+    assert re.search(r'"UA6"\} +7500000 +2013-01-01 11:00', shown), "the late record"
+    assert re.search(r"2013-01-01 11:00:00\+00:00 +3 +True", shown)
+    assert all(re.search(row, shown) for row in BEFORE), "the earlier version"
     assert "from Python: 1357045200000 1357048800000 b'1'" in shown
     assert "2h (now)" in shown
     assert "100 % need a grace of 3h" in shown
@@ -81,12 +81,12 @@ def test_the_page_on_refused_records_shows_reasons_and_sends_one_back(broker, tm
     shown = run_page("refused-records.md", tmp_path, broker)
     assert '{"key":"__streams.errors.message","value":"late: older than max_lateness"}' in shown
     assert '{"key":"__streams.errors.message","value":"rejected: null key"}' in shown
-    assert re.search(r"late +│ older than max_lateness +│ 1 +│ 1800000 ", shown)
-    assert re.search(r"rejected +│ null key +│ 1 +│ null", shown)
-    assert re.search(r"AA +│ 2013-01-01 10:30:00\S* +│ 1800000 +│ 2013-01-01 10:50:00\S* +│ 2 ", shown)
+    assert re.search(r"late +older than max_lateness +1 +1800000 ", shown)
+    assert re.search(r"rejected +null key +1 +null", shown)
+    assert re.search(r"AA +2013-01-01 10:30:00\S* +1800000 +2013-01-01 10:50:00\S* +2 ", shown)
     assert "late, older than max_lateness: 1\n1 record would be sent to departures" in shown
     assert "1 record sent to departures" in shown
-    assert re.search(r'AA +│ \{"flight": 33\} +│ 2013-01-01 10:30:00', shown)
+    assert re.search(r'AA +\{"flight": 33\} +2013-01-01 10:30:00', shown)
     assert "late, older than max_lateness: 1, 1 of them sent back before" in shown
 
 
