@@ -23,7 +23,7 @@ from tidegate.operators.pipeline.steps import operators_of
 from tidegate.operators.pipeline.strategies import REASON, passing_configs, pipeline_configs, pipelines_with_a_join
 from tidegate.operators.registry import test_part
 from tidegate.operators.testing.cases import Case, columns, play, rejected_rows, window_columns
-from tidegate.operators.testing.laws import Change, Event, Table, Trace
+from tidegate.operators.testing.laws import Change, Event, Table, Trace, sort_by_step
 from tidegate.operators.testing.strategies import histories
 
 
@@ -228,8 +228,7 @@ def _finished(
 ) -> Trace:
     columns = changes_of(operators_of(steps_of(config)).values()).names
     trace.emissions = emissions
-    for rows in (trace.emissions, trace.late, trace.rejected):
-        rows.sort(key=lambda row: row["step"])
+    sort_by_step(trace)
     trace.stream_time = times[0][1]
     trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, times)] if row]
     return trace

@@ -161,6 +161,16 @@ def hold_of(operator: Operator) -> int | None:
     return None if rules is None else rules.hold(WINDOW_MS)
 
 
+def sort_by_step(trace: Trace) -> None:
+    """Sort rows by their steps: the cut into batches decides between which rows of other steps a step's rows stand.
+
+    Rejected rows are sorted by their source as well: what passes a step's results on rejects rows under its name, too.
+    """
+    for rows in (trace.emissions, trace.late):
+        rows.sort(key=lambda row: row.get("step") or "")
+    trace.rejected.sort(key=lambda row: (row["step"], row["source"]) if row.get("step") else ("", 0))
+
+
 class Partition:
     """One partition of an operator, with its storage and its trace."""
 
@@ -218,13 +228,9 @@ class Partition:
         return self.finished()
 
     def finished(self) -> Trace:
-        """Return the trace with the rows that are held now.
-
-        The cut into batches decides between which rows of other steps a step's rows stand.
-        """
+        """Return the trace with the rows that are held now."""
         self.trace.held = self.state.snapshot().to_pylist()
-        for rows in (self.trace.emissions, self.trace.late, self.trace.rejected):
-            rows.sort(key=lambda row: row.get("step") or "")
+        sort_by_step(self.trace)
         return self.trace
 
     def reopen(self, storage: MemoryStorage) -> None:
