@@ -471,7 +471,8 @@ class Stream(Source["Stream"], Startable):
     def to(self, topic: str, *, value: Format | None = None) -> None:
         """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
 
-        `value`: the format in which values are written: one of Kafka's own serializers, for their only field, or Avro.
+        `value`: the format in which values are written: one of Kafka's own serializers, for their only field, Avro
+        or Protobuf.
         """
         _register(_written(self, value), "to", {"output": _topic(topic)})
 
@@ -531,7 +532,8 @@ class WindowedStream(Source["WindowedStream"], Startable):
         """Register the operator; write its results to the topic, exactly once, and keep them in the lake too.
 
         Windows are in headers of the records; with `key=tg.kafka_windows()` they are in the bytes of the keys.
-        `value`: the format in which values are written: one of Kafka's own serializers, for their only field, or Avro.
+        `value`: the format in which values are written: one of Kafka's own serializers, for their only field, Avro
+        or Protobuf.
         """
         windows = optional(key, KafkaWindows, lambda _: "kafka", "write key=tg.kafka_windows(), or leave it out")
         _register(_written(self, value), "to", {"output": _topic(topic), "output_windows": windows})

@@ -11,8 +11,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tidegate.application.display import as_text
 from tidegate.application.target import load
-from tidegate.cli.reports.rows import on_one_line, readable
+from tidegate.cli.reports.rows import on_one_line
 from tidegate.cli.shared import json_option, wants_json
 from tidegate.console.explanations import Line, lines_of
 from tidegate.runtime.configuration.application import select_operators
@@ -49,7 +50,7 @@ def command(file: Path, name: str, key: str, batch: int | None) -> None:
     found = [explain(application, name, position, read) for position in positions]
     for each in found:
         if wants_json():
-            click.echo(json.dumps(_plain(asdict(each)), default=readable))
+            click.echo(json.dumps(_plain(asdict(each)), default=as_text))
         else:
             _show(lines_of(each, config))
     if any(each.verdict == "different" for each in found):

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from tidegate.application.display import as_text
 from tidegate.application.target import load
-from tidegate.cli.reports.rows import print_rows, readable
+from tidegate.cli.reports.rows import print_rows
 
 
 @click.command("sql")
@@ -35,6 +36,6 @@ def show(rows: Any, as_json: bool) -> None:
     """Print the rows of an Arrow table, or one JSON object a line; bytes are decoded as text where possible."""
     if as_json:
         for row in rows.to_pylist():
-            click.echo(json.dumps(row, default=readable))
+            click.echo(json.dumps(row, default=as_text))
         return
     print_rows(rows.column_names, [list(row.values()) for row in rows.to_pylist()])

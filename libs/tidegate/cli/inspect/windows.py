@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from tidegate.application.display import as_text
 from tidegate.application.target import load
-from tidegate.cli.reports.rows import print_rows, readable
+from tidegate.cli.reports.rows import print_rows
 from tidegate.runtime.configuration.named_steps import step_with_windows
 from tidegate.state.committed_windows import CommittedWindows, Window
 
@@ -46,7 +47,7 @@ def command(
 def _show(found: list[Window], as_json: bool) -> None:
     if as_json:
         for window in found:
-            click.echo(json.dumps(window._asdict() | {"key": readable(window.key), "value": _shown(window.value)}))
+            click.echo(json.dumps(window._asdict() | {"key": as_text(window.key), "value": _shown(window.value)}))
         return
     print_rows(Window._fields, found)
 
@@ -56,4 +57,4 @@ def _shown(value: bytes | None) -> Any:
     try:
         return None if value is None else json.loads(value)
     except ValueError:
-        return readable(value)
+        return as_text(value)

@@ -8,21 +8,15 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
+from tidegate.application.display import as_text
 from tidegate.console.texts import visible
 
 _WIDEST = 100_000
 
 
-def readable(value: object) -> str:
-    """Return the value as text: bytes decoded as UTF-8 with escapes for other bytes, None as `null`."""
-    if isinstance(value, bytes | bytearray):
-        return bytes(value).decode("utf-8", "backslashreplace")
-    return "null" if value is None else str(value)
-
-
 def on_one_line(value: object) -> str:
     """Return the value as text without line ends or other control characters, which a terminal would obey."""
-    return visible(readable(value))
+    return visible(as_text(value))
 
 
 def print_rows(names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from tidegate.application.display import as_text
 from tidegate.console import texts
 from tidegate.console.tables import Cell, CellTable
 
@@ -91,11 +92,7 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.Array:
-    return pa.array([None if value is None else _text(value) for value in column.to_pylist()], pa.string())
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    return pa.array([None if value is None else as_text(value) for value in column.to_pylist()], pa.string())
 
 
 def parquet_of(rows: pa.Table) -> bytes:

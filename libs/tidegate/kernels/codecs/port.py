@@ -42,6 +42,13 @@ class Encoded(NamedTuple):
     code: Array
     reasons: Sequence[str]
 
+    @classmethod
+    def of(cls, out: Array, bounds: Array, code: Array, reasons: Sequence[str]) -> Encoded:
+        """Return rows that stand one behind the other: row i is `out[bounds[i] : bounds[i + 1]]`, null if refused."""
+        good = pa.py_buffer(np.packbits(code == 0, bitorder="little"))
+        buffers = [good, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(out)]
+        return cls(pa.Array.from_buffers(pa.binary(), len(code), buffers), code, reasons)
+
     def causes(self, rows: npt.NDArray[np.int64]) -> list[str]:
         """Return why these rows cannot be written."""
         return [self.reasons[code - 1] for code in self.code[rows]]

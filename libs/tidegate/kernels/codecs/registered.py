@@ -10,30 +10,29 @@ import pyarrow as pa
 from tidegate.contracts.values import Avro, AvroOutput, Protobuf, ProtobufOutput, Registered
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
-from tidegate.kernels.codecs.avro.schemas import columns_of, read_schema
+from tidegate.kernels.codecs.avro.schemas import columns_of as columns_of_record
+from tidegate.kernels.codecs.avro.schemas import read_schema
 from tidegate.kernels.codecs.port import Decoder, Encoder
 from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
 from tidegate.kernels.codecs.protobuf.encoder import ProtobufEncoder
 from tidegate.kernels.codecs.protobuf.schemas import columns_of as columns_of_message
 from tidegate.kernels.codecs.protobuf.schemas import message_of
 from tidegate.kernels.codecs.protobuf.schemas import read_schema as read_protobuf
-from tidegate.kernels.codecs.registry_format import FileSource
 from tidegate.kernels.codecs.schema_sources import source_of
 
 
 def decoder_of_registered(values: Registered, wanted: Collection[str] | None = None) -> Decoder:
     """Return the decoder of these fields; None: of all."""
+    named = columns_of(values).names if wanted is None else wanted
     match values:
         case Avro(schema, schemas):
-            return AvroDecoder(schema, _names(schema) if wanted is None else wanted, source_of(schemas))
+            return AvroDecoder(schema, named, source_of(schemas))
         case AvroOutput(schema, number):
-            return AvroDecoder(schema, _names(schema) if wanted is None else wanted, _Written(number, schema))
+            return AvroDecoder(schema, named, _Written(number, schema))
         case Protobuf(schema, message, schemas):
-            source: FileSource = source_of(schemas, ".proto")
+            return ProtobufDecoder(schema, message, named, source_of(schemas, ".proto"))
         case ProtobufOutput(schema, message, number):
-            source = _Written(number, schema)
-    named = columns_of_message(message_of(read_protobuf(schema), message)).names if wanted is None else wanted
-    return ProtobufDecoder(schema, message, named, source)
+            return ProtobufDecoder(schema, message, named, _Written(number, schema))
 
 
 def encoder_of_registered(values: AvroOutput | ProtobufOutput, columns: pa.Schema) -> Encoder:
@@ -43,8 +42,11 @@ def encoder_of_registered(values: AvroOutput | ProtobufOutput, columns: pa.Schem
     return ProtobufEncoder(columns, values.schema, values.message, values.number)
 
 
-def _names(schema: str) -> list[str]:
-    return list(columns_of(read_schema(schema)).names)
+def columns_of(values: Registered) -> pa.Schema:
+    """Return the columns of what the schema describes. Raise InvalidValue if it is none, or has no columns."""
+    if isinstance(values, Avro | AvroOutput):
+        return columns_of_record(read_schema(values.schema))
+    return columns_of_message(message_of(read_protobuf(values.schema), values.message))
 
 
 class _Written(NamedTuple):

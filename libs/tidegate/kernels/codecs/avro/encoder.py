@@ -61,10 +61,7 @@ class AvroEncoder:
         out, ends = np.empty(rows * size + len(data), np.uint8), np.zeros(rows + 1, np.int64)
         code = np.zeros(rows, CODE)
         writing.write_rows(data, given, self._program, self._prefix, out, ends, code, Scratch.new())
-        offsets = pa.py_buffer(ends.astype(np.int32))
-        good = pa.py_buffer(np.packbits(code == 0, bitorder="little"))
-        values = pa.Array.from_buffers(pa.binary(), rows, [good, offsets, pa.py_buffer(out[: ends[-1]])])
-        return Encoded(values, code, self._reasons)
+        return Encoded.of(out[: ends[-1]], ends, code, self._reasons)
 
 
 def _check(layout: Sequence[Column], columns: pa.StructType, path: str) -> None:

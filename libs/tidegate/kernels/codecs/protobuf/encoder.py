@@ -73,10 +73,7 @@ class ProtobufEncoder:
         ends = np.zeros(len(self._columns) + 1, np.int64)
         writing.write_rows(data, filled.given, self._program, self._prefix, filled.code, out, starts, ends)
         first = int(starts[0]) if rows else size
-        offsets = pa.py_buffer((np.append(starts, size) - first).astype(np.int32))
-        good = pa.py_buffer(np.packbits(filled.code == 0, bitorder="little"))
-        values = pa.Array.from_buffers(pa.binary(), rows, [good, offsets, pa.py_buffer(out[first:].copy())])
-        return Encoded(values, filled.code, self._reasons)
+        return Encoded.of(out[first:].copy(), np.append(starts, size) - first, filled.code, self._reasons)
 
 
 def _check(layout: Sequence[Column], columns: pa.StructType, path: str) -> None:

@@ -24,10 +24,10 @@ from tidegate.contracts.values import (
     as_written,
     schema_of,
 )
-from tidegate.kernels.codecs.avro.schemas import columns_of, read_schema
-from tidegate.kernels.codecs.protobuf.schemas import columns_of as columns_of_message
+from tidegate.kernels.codecs.avro.schemas import read_schema
 from tidegate.kernels.codecs.protobuf.schemas import message_of
 from tidegate.kernels.codecs.protobuf.schemas import read_schema as read_protobuf
+from tidegate.kernels.codecs.registered import columns_of
 
 _AVRO = "write {avro: {schema: {type: record, ...}, schemas: FOLDER}}, or the URL of a registry"
 _PROTOBUF = "write {protobuf: {schema: TEXT, message: NAME, schemas: FOLDER}}, or the URL of a registry"
@@ -59,7 +59,7 @@ def _read_avro(given: object) -> Avro:
         raise InvalidValue("not a description of Avro values", _AVRO)
     _check_place(given["schemas"])
     found = Avro(orjson.dumps(given["schema"]).decode(), given["schemas"])
-    _columns_of(found)
+    columns_of(found)
     return found
 
 
@@ -69,15 +69,8 @@ def _read_protobuf(given: object) -> Protobuf:
         raise InvalidValue("not a description of Protobuf values", _PROTOBUF)
     _check_place(given["schemas"])
     found = Protobuf(**given)
-    _columns_of(found)
+    columns_of(found)
     return found
-
-
-def _columns_of(registered: Avro | Protobuf) -> pa.Schema:
-    """Return the columns of what the reader's schema describes."""
-    if isinstance(registered, Avro):
-        return columns_of(read_schema(registered.schema))
-    return columns_of_message(message_of(read_protobuf(registered.schema), registered.message))
 
 
 def _check_place(schemas: str) -> None:
@@ -160,7 +153,7 @@ OutputType = Annotated[
 def values_of(value: Any) -> Values:
     """Return what is known of values of that type."""
     if isinstance(value, Avro | Protobuf):
-        return Values("avro" if isinstance(value, Avro) else "protobuf", _columns_of(value), value)
+        return Values("avro" if isinstance(value, Avro) else "protobuf", columns_of(value), value)
     return Values.of_fields(value) if isinstance(value, pa.Schema) else Values.of_primitive(value)
 
 
