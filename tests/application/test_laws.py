@@ -40,14 +40,11 @@ def operators(draw: st.DrawFn, case: str) -> dict[str, OperatorConfig]:
     loses_fields = any({"map", "flat_map"} & step.keys() for step in settings_of(config).get("steps", ()))
     assume(not (loses_fields and "timestamp" in more))
     config = config_of(settings_of(config) | more)
-    read = config.reads()
-    if read is None:
-        return {"operator": config}
     windows = "headers" if isinstance(config, KeyRules) and config.windowed else "none"
-    retention = f"{read.grace + 1}ms"
-    assume(read.grace < 2**61)
-    raw = {"input": "writes", "history_retention": retention, "windows": windows}
-    return {read.table: config_of({"kind": "table_history", **raw}), "operator": config}
+    assume(all(read.grace < 2**61 for read in config.reads()))
+    raw = {"kind": "table_history", "input": "writes", "windows": windows}
+    tables = {read.table: config_of(raw | {"history_retention": f"{read.grace + 1}ms"}) for read in config.reads()}
+    return tables | {"operator": config}
 
 
 def _everywhere(config: OperatorConfig) -> dict[str, st.SearchStrategy[Any]]:

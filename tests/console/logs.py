@@ -124,15 +124,15 @@ class Written:
         yield from (Records.from_rows([row]) for row in self.records[partition] if start <= row.offset < end)
 
     def _state(self, partition: int) -> tuple[OperatorState, dict[str, Pin]]:
-        """The state of the partition, which has read its table, and the version of that."""
+        """The state of the partition, which has read its tables, and the versions of those."""
         state = self.states.setdefault(partition, self.operator.open(MemoryStorage(self.operator.layout)))
-        reads = self.config.reads()
-        if reads is None:
-            return state, {}
-        log = log_after(open_lake(self.application.lake / reads.table), None)
-        pin = Pin(log.version, log.table_id)
-        cast(TableReader, state).read_table(table_state(self.application, reads.table, pin, partition))
-        return state, {reads.table: pin}
+        pins = {}
+        for table in (read.table for read in self.config.reads()):
+            log = log_after(open_lake(self.application.lake / table), None)
+            pins[table] = Pin(log.version, log.table_id)
+            pinned = table_state(self.application, table, pins[table], partition)
+            cast(TableReader, state).read_table(pinned, name=table)
+        return state, pins
 
     def commit(
         self,

@@ -203,9 +203,9 @@ def test_a_join_without_grace_continues_while_the_table_s_service_is_down_and_st
     here.send((0, b"1", 2_000))
     here.far_ahead()
     assert here.seen()[0] == ("k0", 1, "A", "matched")
-    table = operator_status(here.application, JOIN)["table"]
+    [table] = operator_status(here.application, JOIN)["tables"]
     assert (table["name"], table["behind_ms"][0]) == (TABLE, FAR_MS - 1_000)
-    assert operator_status(here.application, TABLE)["table"] is None
+    assert operator_status(here.application, TABLE)["tables"] == []
 
 
 def test_a_join_with_a_grace_waits_until_the_table_has_caught_up_and_status_says_so(joined):

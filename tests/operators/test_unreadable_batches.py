@@ -38,7 +38,7 @@ def opened(config: OperatorConfig):
     """Open a state of the operator, with an empty table where it reads one."""
     operator = operator_for(config)
     state = operator.open(MemoryStorage(operator.layout))
-    if config.reads() is not None:
+    if config.reads():
         table = TableHistory(TableHistoryConfig.model_validate({"input": "t", "history_retention": "1h"}))
         state.read_table(table.open(MemoryStorage(table.layout)))
     return state

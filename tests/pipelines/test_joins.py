@@ -49,17 +49,18 @@ def test_a_second_join_is_refused() -> None:
     assert found == {"steps.2": "another step reads a table already"}
 
 
-def test_the_step_is_named_that_reads_a_table_behind_others() -> None:
-    assert pipeline(JOIN, SLOW).reads() == TableRead("limits", 3, None)
-    assert pipeline({"filter": "timestamp > 0"}, JOIN).reads() == TableRead("limits", 3, None)
-    assert pipeline(SLOW, {"filter": "timestamp > 0"}, JOIN).reads() == TableRead("limits", 3, None, "joined")
+def test_a_step_that_reads_a_table_behind_others_has_its_own_time() -> None:
+    first, behind = TableRead("limits", 3, None, "joined"), TableRead("limits", 3, None, "joined", has_own_time=True)
+    assert pipeline(JOIN, SLOW).reads() == (first,)
+    assert pipeline({"filter": "timestamp > 0"}, JOIN).reads() == (first,)
+    assert pipeline(SLOW, {"filter": "timestamp > 0"}, JOIN).reads() == (behind,)
     branch = {**JOIN, "from": "input"}
-    assert pipeline({**SLOW, "keep": True}, branch).reads() == TableRead("limits", 3, None)
+    assert pipeline({**SLOW, "keep": True}, branch).reads() == (behind,), "the first step decides for the partition"
 
 
 def test_results_of_windows_are_joined_by_the_plain_key_and_keep_their_windows() -> None:
     config = pipeline({**COUNTS, "emit": "final"}, JOIN)
-    assert list(config.table_conflicts(TableFacts(30 * HOUR))) == []
+    assert list(config.table_conflicts(TableFacts(30 * HOUR), "joined")) == []
     state = opened(config)
     state.read_table(table((b"a", b"2", 0), (b"a", b"7", HOUR)))
     found = state.step(records((b"a", 5), (b"a", 6), (b"a", HOUR + 7), (b"b", 9 * HOUR)), 0).emissions.to_pylist()
@@ -101,8 +102,8 @@ def test_the_time_of_the_step_that_reads_the_table_is_its_own() -> None:
     state = opened(pipeline(SLOW, JOIN))
     state.read_table(table(), NEVER)
     result = state.step(records((b"a", 5), (b"b", 30)), 0)
-    assert (result.stream_time, result.reader_time) == (30, 26)
-    assert opened(pipeline(SLOW)).step(records((b"a", 5)), 0).reader_time is None
+    assert (result.stream_time, result.reader_time) == (30, {"limits": 26})
+    assert opened(pipeline(SLOW)).step(records((b"a", 5)), 0).reader_time == {}
 
 
 def test_the_table_keeps_versions_for_what_steps_before_the_join_hold() -> None:
@@ -111,7 +112,7 @@ def test_the_table_keeps_versions_for_what_steps_before_the_join_hold() -> None:
     state = opened(pipeline(FEW, JOIN))
     state.read_table(table(), NEVER)
     result = state.step(records((b"a", 50), (b"b", 60), (b"c", 70), (b"b", 10)), 0)
-    assert (result.reader_time, result.needs) == (50, 10)
+    assert (result.reader_time, result.needs) == ({"limits": 50}, {"limits": 10})
 
 
 def test_the_table_keeps_versions_for_what_a_step_may_still_accept() -> None:
@@ -120,7 +121,7 @@ def test_the_table_keeps_versions_for_what_a_step_may_still_accept() -> None:
     state = opened(pipeline({**COUNTS, "emit": "final"}, JOIN))
     state.read_table(table())
     result = state.step(records((b"a", 59 * MINUTE), (b"b", 70 * MINUTE)), 0)
-    assert (result.reader_time, result.needs) == (59 * MINUTE, 0)
+    assert (result.reader_time, result.needs) == ({"limits": 59 * MINUTE}, {"limits": 0})
 
 
 def test_rows_that_reach_a_join_in_an_idle_advance_wait_from_the_clock_of_that_batch_on() -> None:

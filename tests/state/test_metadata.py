@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from tests.lakes import entry_path
-from tests.metadata import described
+from tests.metadata import described, small_meta
 from tests.state.logs import OPERATOR, meta, new_log
-from tidegate.contracts.batch_metadata import BatchMeta, Counts, Document, after_document
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, Document, Pin, after_document
 from tidegate.runtime.batch_loop.next_metadata import after_batch
 from tidegate.runtime.task.messages import PartitionResult
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -102,6 +102,21 @@ def test_the_texts_have_every_field_of_a_document() -> None:
     said = [json.loads(text) for file in TEXTS for text in file.read_text().splitlines()]
     missing = {name for document in said for name in document if not any(each.get(name) for each in said)}
     assert missing == set()
+
+
+TWO = {"facts": Pin(7, "t"), "prices": Pin(9, "u")}
+
+
+@pytest.mark.parametrize("tables", [{}, dict([*TWO.items()][:1]), TWO], ids=["none", "one", "two"])
+def test_what_is_known_of_each_table_that_a_reader_reads_is_read_as_it_was_written(tables: dict[str, Pin]) -> None:
+    by_table = {0: dict.fromkeys(tables, 5)}
+    known = {"input": "in", "needs": by_table, "reader_time": by_table, "last": {0: (1, "a")}}
+    before = small_meta(**known, gates=by_table, inputs=tables)
+    assert BatchMeta.from_json(before.to_json()) == before
+    for now in (TWO, {"prices": TWO["prices"]}):
+        later = {0: dict.fromkeys(now, 8)}
+        newest = described(before, needs=later, reader_time=later, gates=later, inputs=now)
+        assert after_document(before, json.loads(newest.changes_to_json(before, 0))) == newest
 
 
 def metadata_bytes(log: OperatorLog, batch: int) -> int:

@@ -245,9 +245,8 @@ def depth(name: str, configuration: Configuration) -> int:
     """Return how many operators of the application stand between this one and the topics that others write."""
     operators = configuration.operators
     config = operators[name]
-    table = config.reads()
     before = [other for other, each in operators.items() if any(out.topic == config.input for out in each.outputs())]
-    before += [table.table] if table is not None else []
+    before += [read.table for read in config.reads()]
     return max((1 + depth(other, configuration) for other in before), default=0)
 
 

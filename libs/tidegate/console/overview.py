@@ -42,7 +42,7 @@ class OperatorSummary:
     kind: str
     input: str
     outputs: Sequence[str]
-    table: str | None
+    tables: Sequence[str]
     steps: Sequence[str]
     rule: str
     why: str
@@ -98,7 +98,7 @@ def _which(partitions: Sequence[int]) -> str:
 
 def summary_of(name: str, config: OperatorConfig, status: Mapping[str, Any], now_ms: int) -> OperatorSummary:
     """Return the summary of an operator from its configuration and status."""
-    read, partitions = config.reads(), status.get("partitions", ())
+    partitions = status.get("partitions", ())
     facts: dict[str, Any] = {}
     if status["log"] is not None:
         times = [row["stream_time"] for row in partitions if row["stream_time"] >= 0]
@@ -115,7 +115,7 @@ def summary_of(name: str, config: OperatorConfig, status: Mapping[str, Any], now
         kind=config.kind,
         input=config.input,
         outputs=[output.topic for output in config.outputs()],
-        table=None if read is None else read.table,
+        tables=[read.table for read in config.reads()],
         steps=list(config.operators),
         rule=status["why"]["rule"],
         why=status["why"]["text"],

@@ -115,8 +115,10 @@ class PartitionMeta:
     advanced_clock: int = -1  # of the newest idle advance
     remembered_from: int | None = None  # event time before which closed windows are forgotten, ms
     floor: int | None = None  # of a table: first event time with all versions kept, ms
-    needs: int | None = None  # of a reader: earliest event time that it may still look up, ms
-    reader_time: int | None = None  # of a pipeline: stream time of the step that reads a table, ms
+    # of a reader, by table: earliest event time that it may still look up, ms
+    needs: Mapping[str, int] = field(default_factory=dict)
+    # of a pipeline, by table: stream time of the step that reads it, ms
+    reader_time: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def begun(self) -> bool:
@@ -134,21 +136,20 @@ class PartitionChange:
     """What one batch did in a partition.
 
     `opened`: it left a transaction to be committed in Kafka. `recovered`: how the local state was recovered, if it did
-    not simply continue. `gate`: of a reader, the event time up to which the table was complete, ms. `ledger`: of a
-    pipeline, what became of the rows at each step.
+    not simply continue. `gates`: of a reader, by table the event time up to which that was complete, ms. `ledger`: of
+    a pipeline, what became of the rows at each step.
     """
 
     counts: Counts
     measures: dict[str, int] = field(default_factory=dict)
     opened: bool = False
     recovered: str | None = None
-    gate: int | None = None
+    gates: Mapping[str, int] = field(default_factory=dict)
     ledger: dict[str, Counts] = field(default_factory=dict)
 
-    @property
-    def open_until(self) -> int:
-        """Return the event time up to which the batch might release records; ALWAYS if it waited for no table."""
-        return ALWAYS if self.gate is None else self.gate
+    def open_until(self, table: str) -> int:
+        """Return the event time up to which the batch might release records that read the table; ALWAYS if any."""
+        return self.gates.get(table, ALWAYS)
 
 
 OF_THE_BATCH = {"of": "the batch"}
@@ -265,10 +266,13 @@ _OF_CHANGES = {
     "measures": dict[int, dict[str, int]],
     "opened": tuple[int, ...],
     "recovered": dict[int, str],
-    "gates": dict[int, int],
+    "gates": dict[int, Mapping[str, int]],
     "ledger": dict[int, dict[str, Counts]],
 }
 """The types of the fields that hold the batch's own changes per partition."""
+
+_BY_TABLE = ("needs", "reader_time", "gates")
+"""Maps whose entries have a number for each table that is read. That of the only table is written alone, without it."""
 
 _FIELDS = {each.name: each for each in fields(BatchMeta) if each.name in _NAMES}
 _HINTS: dict[str, Any] = {name: field_types(BatchMeta)[name] for name in _FIELDS} | _OF_CHANGES
@@ -314,6 +318,7 @@ def _document_of(meta: BatchMeta, partitions: Mapping[int, PartitionMeta]) -> Do
     said |= {name: _map_of(partitions, of, begun) for name, of in _SET_BY_FIRST_BATCH.items()}
     said |= {name: _map_of(partitions, of, frozenset()) for name, of in _SET_ON_DEMAND.items()}
     said |= _document_of_changes(meta.changed)
+    said |= {name: {p: _as_written(by, meta.inputs) for p, by in said[name].items()} for name in _BY_TABLE}
     return {name: said[name] for name in _NAMES}
 
 
@@ -323,7 +328,7 @@ def _document_of_changes(changed: Mapping[int, PartitionChange]) -> Document:
         "measures": {partition: change.measures for partition, change in changed.items()},
         "opened": [partition for partition, change in changed.items() if change.opened],
         "recovered": {p: change.recovered for p, change in changed.items() if change.recovered is not None},
-        "gates": {p: change.gate for p, change in changed.items() if change.gate is not None},
+        "gates": {p: change.gates for p, change in changed.items() if change.gates},
         "ledger": {p: change.ledger for p, change in changed.items() if change.ledger},
     }
 
@@ -340,6 +345,8 @@ def _some(partitions: Mapping[int, PartitionMeta], wanted: Iterable[int]) -> dic
 
 def _meta_of(said: Document, unchanged: Mapping[int, PartitionMeta]) -> BatchMeta:
     """Return the metadata of a document with converted values; `unchanged`: the partitions that it does not have."""
+    tables = said.get("inputs", {})
+    said |= {name: {p: _by_table(each, tables) for p, each in said.get(name, {}).items()} for name in _BY_TABLE}
     [(source, offsets)] = said.get("offsets", {}).items() or [("", {})]
     return BatchMeta(
         **{name: said[name] for name in _FIELDS if name in said},
@@ -365,9 +372,19 @@ def _change_of(said: Document, partition: int, counts: Counts) -> PartitionChang
         measures=said.get("measures", {}).get(partition, {}),
         opened=partition in said.get("opened", ()),
         recovered=said.get("recovered", {}).get(partition),
-        gate=said.get("gates", {}).get(partition),
+        gates=said["gates"].get(partition, {}),
         ledger=said.get("ledger", {}).get(partition, {}),
     )
+
+
+def _as_written(by_table: Mapping[str, int], tables: Mapping[str, Pin]) -> int | Mapping[str, int]:
+    """Return the numbers as a document has them, whose `inputs` are these tables."""
+    return next(iter(by_table.values())) if len(tables) == 1 and by_table.keys() == tables.keys() else by_table
+
+
+def _by_table(written: int | Mapping[str, int], tables: Mapping[str, Pin]) -> Mapping[str, int]:
+    """Return the numbers by table; nothing for a number alone if no table of another operator is read."""
+    return dict.fromkeys(tables, written) if isinstance(written, int) else written
 
 
 def _one_line(document: Document) -> str:

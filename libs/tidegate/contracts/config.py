@@ -235,7 +235,7 @@ class _Times(Protocol):
     @property
     def stream_time(self) -> int: ...
     @property
-    def reader_time(self) -> int | None: ...
+    def reader_time(self) -> Mapping[str, int]: ...
 
 
 class TableRead(NamedTuple):
@@ -243,21 +243,26 @@ class TableRead(NamedTuple):
 
     `table`: name of the operator whose table is read. `grace`: how long the reader holds records, ms. `wait`: maximum
     time that these records then wait for the table, ms; None: until the table has caught up. `step`: the step of a
-    pipeline that reads the table with a stream time of its own, because another operator stands before it; None: the
-    reader's stream time is that of the partition.
+    pipeline that reads the table; None: the operator is no pipeline. `has_own_time`: the step is not the first that
+    holds state, whose stream time is that of the partition.
     """
 
     table: str
     grace: int
     wait: int | None
     step: str | None = None
+    has_own_time: bool = False
 
     def time_of(self, partition: _Times) -> int:
         """Return the stream time with which the partition reads the table."""
-        if self.step is None:
+        if not self.has_own_time:
             return partition.stream_time
         # rule: step-reads-with-own-time
-        return NO_STREAM_TIME if partition.reader_time is None else partition.reader_time
+        return partition.reader_time.get(self.table, NO_STREAM_TIME)
+
+    def measure_of(self, measures: Mapping[str, int], name: str) -> int:
+        """Return a measure of what reads the table; 0 if it has no such measure."""
+        return measures.get(name if self.step is None else f"{self.step}.{name}", 0)
 
 
 class PartChange(NamedTuple):
@@ -315,9 +320,9 @@ class OperatorRules(Config):
         """Return how far behind stream time closed windows are still known, in ms; None if nothing depends on that."""
         return None
 
-    def reads(self) -> TableRead | None:
-        """Return the table that this operator reads, or None."""
-        return None
+    def reads(self) -> tuple[TableRead, ...]:
+        """Return how this operator reads each of the tables that it joins; none unless its kind says so."""
+        return ()
 
     @property
     def operators(self) -> Mapping[str, OperatorRules]:
@@ -618,7 +623,7 @@ class OperatorConfig(OperatorRules):
         """Return what readers of this operator's table need to know about it; None if it is not a table."""
         return None
 
-    def table_conflicts(self, table: TableFacts) -> Iterator[InvalidValue]:
+    def table_conflicts(self, table: TableFacts, step: str | None = None) -> Iterator[InvalidValue]:
         """Yield the reasons why this operator cannot read such a table."""
         yield from ()
 

@@ -78,11 +78,11 @@ class StepResult:
     state from before the batch; it may have columns of its own.
 
     `stopped_at` is the offset before which a limit stopped the batch, `stopped_by` the option that sets the limit.
-    `floor`, for a history: the first time from which all versions are kept. `needs`, for a reader of a table: the
-    earliest time that it may still look up. `passage`: how the batch moved stream time; time marks are made of it.
+    `floor`, for a history: the first time from which all versions are kept. `needs`, for a reader of tables: by table
+    the earliest time that it may still look up. `passage`: how the batch moved stream time; time marks are made of it.
 
-    Of a pipeline, `ledger` has what became of the rows at each step, and `reader_time` is the stream time of the step
-    that reads a table. Its tables have a column `step`; its outputs also `source`, and late and rejected rows `topic`,
+    Of a pipeline, `ledger` has what became of the rows at each step, and `reader_time` by table the stream time of the
+    step that reads it. Its tables have a column `step`; its outputs also `source`, and late and rejected rows `topic`,
     where they did not arrive in the input.
     """
 
@@ -97,8 +97,8 @@ class StepResult:
     stopped_by: str = ""
     measures: dict[str, int] = field(default_factory=dict)
     floor: int | None = None
-    needs: int | None = None
-    reader_time: int | None = None
+    needs: Mapping[str, int] = field(default_factory=dict)
+    reader_time: Mapping[str, int] = field(default_factory=dict)
     passage: Passage | None = field(default=None, compare=False, repr=False)
     ledger: Mapping[str, Counts] = field(default_factory=dict)
 
@@ -148,18 +148,18 @@ class OperatorState(Protocol):
 
 
 class TableReader(OperatorState, Protocol):
-    """The state of one partition of an operator that reads a table."""
+    """The state of one partition of an operator that reads tables."""
 
-    def read_table(self, table: Any, open_until: int = ALWAYS) -> None:
+    def read_table(self, table: Any, open_until: int = ALWAYS, name: str | None = None) -> None:
         """Use the given state of the table's partition for all further lookups. Call this before the first step.
 
         Records held for a grace are released up to the event time `open_until`: the table is not complete for later
-        times.
+        times. `name`: which of the tables it is; None: every table that is read.
         """
         ...
 
-    def needs(self) -> int:
-        """Return the earliest event time for which it may still look up a version."""
+    def needs(self) -> Mapping[str, int]:
+        """Return by table the earliest event time for which it may still look up a version."""
         ...
 
 

@@ -132,7 +132,7 @@ def _scaled(layout: Layout) -> Layout:
 
 def _steps(config: OperatorRules) -> list[Step]:
     windowed = isinstance(config, KeyRules) and config.windowed
-    table: list[Step] = [] if config.reads() is None else [_table(windowed)]
+    table: list[Step] = [_table(windowed)] if config.reads() else []
     readers: list[Step] = [Hold(0)] if kind_of(config.kind).is_table else []
     batches = [_records(number, windowed) for number in range(3)]
     return [*table, *readers, *batches, Advance(_BATCH // 4), _records(3, windowed), Flush(), Advance(10 * _BATCH)]

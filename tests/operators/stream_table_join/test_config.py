@@ -42,9 +42,9 @@ def test_a_joiner_is_a_function_of_a_module(joiner: str) -> None:
 
 def test_a_join_declares_its_table_its_wait_and_its_joiner() -> None:
     told = config(grace="5m", wait_for_table="1m", joiner="some.module:function")
-    assert told.reads() == TableRead("weather", 300_000, 60_000)
+    assert told.reads() == (TableRead("weather", 300_000, 60_000),)
     assert told.functions() == ("some.module:function",)
-    assert (config().reads(), config().functions()) == (TableRead("weather", 0, None), ())
+    assert (config().reads(), config().functions()) == ((TableRead("weather", 0, None),), ())
 
 
 @pytest.mark.parametrize("grace", ["1d", "25h"])

@@ -165,8 +165,8 @@ def test_due_records_that_wait_for_the_table_are_measured_and_their_times_still_
     state = held_by(("k", "00", 10), ("k", "0", 15), ("k", "0", 18), ("k", "0", 20))
     result = state.step(records(), 1_001)
     waiting = [result.measures[f"waiting_{what}_now"] for what in ("records", "bytes")]
-    assert (waiting, result.needs) == ([2, 5], 10)
-    assert state.flush().needs == 15
+    assert (waiting, result.needs) == ([2, 5], {"table": 10})
+    assert state.flush().needs == {"table": 15}
 
 
 @pytest.mark.parametrize(("grace", "released"), [("2ms", [10, 11]), ("5ms", []), ("9ms", []), (0, [10, 11, 13])])

@@ -227,7 +227,7 @@ RULES = (
         name="a table in the pipeline of its join keeps what the join may still look up",
         chapter=Chapter.TABLES,
         tests=tests("pipelines/test_own_tables", "the_table_keeps_versions_while_the_stream_is_behind"),
-        removals=(replaced("self._needs()", "ALWAYS"),),
+        removals=(replaced(", needs)", ", ALWAYS)"),),
     ),
     Rule(
         slug="own-table-gate",

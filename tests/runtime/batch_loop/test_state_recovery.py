@@ -93,7 +93,7 @@ def test_a_partition_without_a_commit_has_no_state_to_recover(condition: DriverS
 
 def test_a_join_without_a_commit_builds_its_replica_first(condition: DriverStatusFile) -> None:
     jobs = Jobs()
-    assert ready(Recovering(jobs, condition), [plan(partition=0, table=SimpleNamespace())]) == [0]
+    assert ready(Recovering(jobs, condition), [plan(partition=0, tables={"facts": SimpleNamespace()})]) == [0]
     assert jobs.waves == [[0]]
 
 

@@ -24,7 +24,7 @@ from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
 from tidegate.operators.table_history.state import TableHistoryState
-from tidegate.runtime.batch_loop.table_pin import PinnedTable, TableSource
+from tidegate.runtime.batch_loop.table_pin import PinnedTable, PinnedTables, TableSource
 from tidegate.runtime.batch_loop.table_stream_alignment import Gates, Renewal
 from tidegate.runtime.configuration.application import config_hash, settings_of
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, TablePlan
@@ -55,6 +55,18 @@ PLAN = PartitionPlan(
 def source_of(plan: TablePlan) -> PartitionLog:
     """Partition 0 of the table's log, as a task reads it."""
     return PartitionLog(log=plan.log, version=plan.version, partition=0, stream_time=plan.stream_time, tail=plan.tail)
+
+
+RESULT = PartitionResult(
+    partition=0,
+    action="batch",
+    next_offset=0,
+    stream_time=100,
+    counts=Counts(),
+    measures={},
+    files=(),
+    transaction=None,
+)
 
 
 class Table(MiniDriver):
@@ -91,10 +103,10 @@ def table(tmp_path: Path) -> Table:
     return made
 
 
-def pinned(table: Table, **more: object) -> PinnedTable:
+def pinned(table: Table, name: str = "tally", **more: object) -> PinnedTable:
     """A reader that has opened the table."""
     config = OperatorConfig(kind="tally", input="in")
-    return TableSource(reader="reader", name="tally", config=config, log=table.log.lake, **more).open(READER)
+    return TableSource(reader="reader", name=name, config=config, log=table.log.lake, **more).open(READER)
 
 
 def replica(root: Path, plan: TablePlan) -> tuple[Recovered, dict[int, int]]:
@@ -108,25 +120,17 @@ def replica(root: Path, plan: TablePlan) -> tuple[Recovered, dict[int, int]]:
 
 def use(reader: PinnedTable, clock_ms: int = 0, waiting: int = 0) -> None:
     """A batch of the reader has used the pin in partition 0; so many records then wait for the table."""
-    result = PartitionResult(
-        partition=0,
-        action="batch",
-        next_offset=0,
-        stream_time=100,
-        counts=Counts(),
-        measures={"waiting_records_now": waiting},
-        files=(),
-        transaction=None,
-    )
-    reader.note_used([replace(PLAN, table=reader.plan(PLAN))], [result], clock_ms)
+    result = replace(RESULT, measures={"waiting_records_now": waiting})
+    reader.note_used([replace(PLAN, tables={"tally": reader.plan(PLAN)})], [result], clock_ms)
 
 
 def test_a_pin_is_the_newest_version_until_the_next_pin(table: Table) -> None:
     reader = pinned(table)
     first = reader.pin()
     table.run([(2, True)])
-    assert (reader.version, reader.inputs) == (first, {"tally": Pin(first, table.log.table_id)})
-    assert BatchMeta.from_json(replace(READER, inputs=reader.inputs).to_json()).inputs == reader.inputs
+    inputs = PinnedTables([reader]).inputs
+    assert (reader.version, inputs) == (first, {"tally": Pin(first, table.log.table_id)})
+    assert BatchMeta.from_json(replace(READER, inputs=inputs).to_json()).inputs == inputs
     assert reader.pin() == first + 1 == table.log.version
     assert reader.stream_time(0) == table.stream_time
 
@@ -163,7 +167,7 @@ def test_a_pin_at_a_foreign_optimize_stands_for_the_batch_below_it(table: Table,
     DeltaTable(str(table.log.place.folder)).optimize.compact()
     reader = pinned(table) if starts else reader
     assert reader.pin() == newest + 1
-    assert (reader.inputs["tally"].version, reader.stream_time(0)) == (newest + 1, table.stream_time)
+    assert (PinnedTables([reader]).inputs["tally"].version, reader.stream_time(0)) == (newest + 1, table.stream_time)
     caught_up, rebuilt = (replica(root, reader.plan(PLAN)) for root in (tmp_path, tmp_path / "another machine"))
     assert [made.plan.method for made, _ in (caught_up, rebuilt)] == [RecoveryMethod.CATCH_UP, RecoveryMethod.REBUILD]
     assert caught_up[1] == rebuilt[1] == {2: 1}
@@ -231,9 +235,33 @@ def test_waiting_records_continue_when_the_table_has_caught_up_or_the_wait_is_ov
     assert pinned(table).partitions_to_resume(held, 9_999) == set(), "one that holds nothing"
 
 
+def test_records_go_on_when_the_table_has_caught_up_for_which_they_wait(table: Table, tmp_path: Path) -> None:
+    """T 100, grace 10: two steps read a table each; records of the second one wait for its own."""
+    prices = Table(tmp_path / "prices")
+    prices.run([(1, True)])
+    gates = [Gates(read=TableRead(name, 10, None, f"with_{name}")) for name in ("tally", "prices")]
+    readers = [pinned(table, gates=gates[0]), pinned(prices, name="prices", gates=gates[1])]
+    tables, held = PinnedTables(readers), described(READER, stream_time={0: 100}, totals={0: Counts(held=1)})
+    for each, end in zip(gates, (0, 1), strict=True):
+        each.note_ends(held, {0: end})
+    [plan] = tables.pinned([PLAN])
+    assert [plan.tables[name].open_until for name in ("tally", "prices")] == [ALWAYS, NEVER]
+    tables.note_used([plan], [replace(RESULT, measures={"with_prices.waiting_records_now": 1})], 0)
+    assert (tables.waiting(), tables.nothing_waits(held)) == ({"prices": [0]}, False)
+    table.run([(2, True)])
+    readers[0].pin()
+    assert tables.partitions_to_resume(held, 9_999) == set()
+    prices.read_to = 1
+    prices.run([(2, True)])
+    readers[1].pin()
+    assert tables.partitions_to_resume(held, 9_999) == {0}
+
+
 def test_the_lease_of_a_step_behind_others_follows_the_time_of_that_step(table: Table) -> None:
-    lease = Renewal(reader="reader", log=table.log.lake, read=TableRead("tally", 10, None, "joined"))
-    lease.first(described(READER, stream_time={0: 100}, reader_time={0: 60}, needs={0: 70}), 1_000)
+    lease = Renewal(reader="reader", log=table.log.lake, read=TableRead("tally", 10, None, "joined", has_own_time=True))
+    lease.first(
+        described(READER, stream_time={0: 100}, reader_time={0: {"tally": 60}}, needs={0: {"tally": 70}}), 1_000
+    )
     assert leases.read(table.log.lake, 0)["reader"].needs == {0: 50}
     lease.first(described(READER, stream_time={0: 100}), 2_000)
     assert leases.read(table.log.lake, 0)["reader"].needs == {0: -11}, "no record has reached the step yet"
@@ -246,7 +274,7 @@ def test_a_reader_writes_its_lease_before_the_first_pin_and_while_it_runs(table:
     )
     source.open(READER, 1_000)
     assert leases.read(table.log.lake, 0) == {"reader": Lease(7, 1_000, {0: -11})}
-    moved = described(READER, stream_time={0: 100}, needs={0: 40})
+    moved = described(READER, stream_time={0: 100}, needs={0: {"tally": 40}})
     lease.renew(moved, 1_999)
     assert leases.read(table.log.lake, 0)["reader"].needs == {0: -11}, "once a second at most"
     lease.renew(moved, 2_000)
@@ -317,7 +345,7 @@ def test_a_reader_of_a_release_without_table_ids_is_accepted_and_records_the_id(
     older = json.loads(READER.to_json()) | {"inputs": {"tally": table.log.version}}
     source = TableSource(reader="r", name="tally", config=OperatorConfig(kind="tally", input="in"), log=table.log.lake)
     pin = source.open(BatchMeta.from_json(json.dumps(older)))
-    assert pin.inputs == {"tally": Pin(table.log.version, table.log.table_id)}
+    assert PinnedTables([pin]).inputs == {"tally": Pin(table.log.version, table.log.table_id)}
 
 
 def test_a_log_that_another_program_changed_stops_its_readers(table: Table) -> None:
@@ -342,7 +370,7 @@ def replace_by_another(table: Table, tmp_path: Path, batches: int) -> None:
 def test_a_re_created_table_stops_its_reader(table: Table, tmp_path: Path, batches: int) -> None:
     table.run([(2, True)])
     reader = pinned(table)
-    read = replace(READER, inputs=reader.inputs)
+    read = replace(READER, inputs=PinnedTables([reader]).inputs)
     replace_by_another(table, tmp_path, batches)
     with pytest.raises(StateError, match="not the log that reader has read"):
         try:
@@ -358,7 +386,7 @@ def test_readers_continue_with_a_table_restored_from_a_copy(table: Table, tmp_pa
     (tmp_path / "copy").rename(table.log.place.folder)
     with pytest.raises(EngineError, match="no longer the one that was pinned"):
         reader.pin()
-    again = reader.source.open(replace(READER, inputs=reader.inputs))
+    again = reader.source.open(replace(READER, inputs=PinnedTables([reader]).inputs))
     assert again.pin() == table.log.version
 
 

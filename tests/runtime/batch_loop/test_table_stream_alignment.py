@@ -47,11 +47,12 @@ def test_with_64_mib_waiting_a_partition_pauses_reading_the_stream() -> None:
     assert (gates.full(), gates.waiting()) == ({0}, [0])
 
 
-def test_what_waits_in_a_step_of_a_pipeline_waits_in_the_pipeline() -> None:
-    gates = Gates(read=TableRead("table", 10, None))
+def test_what_waits_in_a_step_of_a_pipeline_waits_for_the_table_of_that_step() -> None:
     measures = {"joined.waiting_records_now": 2, "joined.waiting_bytes_now": MOST_WAITING_BYTES}
-    gates.note_used(replace(RESULT, measures=measures), NEVER, 0)
-    assert (gates.waiting(), gates.full()) == ([0], {0})
+    gates = [Gates(read=TableRead("table", 10, None, step)) for step in ("joined", "again")]
+    for each in gates:
+        each.note_used(replace(RESULT, measures=measures), NEVER, 0)
+    assert [(each.waiting(), each.full()) for each in gates] == [([0], {0}), ([], set())]
 
 
 def test_a_quiet_table_that_has_caught_up_delays_no_join() -> None:
@@ -71,16 +72,16 @@ def test_records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topi
     assert gates.passed(0, 7) == 190
 
 
-OF_STEP = TableRead("table", 10, 500, "joined")
-STEP_AT_60 = replace(RESULT, reader_time=60, measures={"joined.waiting_records_now": 1})
+OF_STEP = TableRead("table", 10, 500, "joined", has_own_time=True)
+STEP_AT_60 = replace(RESULT, reader_time={"table": 60}, measures={"joined.waiting_records_now": 1})
 
 
 def test_the_gate_of_a_step_behind_others_follows_the_time_of_that_step() -> None:
     #  T of the pipeline 100, of its join 60, grace 10: no more than 50 was due when the table's topic ended at 7
-    gates, known = Gates(read=OF_STEP), described(AT_100, reader_time={0: 60})
+    gates, known = Gates(read=OF_STEP), described(AT_100, reader_time={0: {"table": 60}})
     gates.note_ends(known, {0: 7})
     assert gates.passed(0, 7) == 50
-    gates.note_used(replace(STEP_AT_60, reader_time=80), 50, 0)
+    gates.note_used(replace(STEP_AT_60, reader_time={"table": 80}), 50, 0)
     assert gates.passed(0, 7) == 70
     assert Gates(read=OF_STEP).passed(0, 7) == NEVER
 
@@ -93,7 +94,7 @@ def test_a_step_that_no_record_has_reached_opens_no_gate() -> None:
 
 def test_the_wait_of_what_a_step_passed_on_without_input_begins_when_it_arrived() -> None:
     gates = Gates(read=OF_STEP)
-    known = described(AT_100, active_clock={0: 1_000}, reader_time={0: 60})
+    known = described(AT_100, active_clock={0: 1_000}, reader_time={0: {"table": 60}})
     gates.note_used(replace(STEP_AT_60, ledger={"joined": Counts()}), NEVER, 1_000)
     gates.note_used(replace(STEP_AT_60, ledger={"joined": Counts(records_in=1, applied=1)}), NEVER, 2_000)
     gates.note_used(replace(STEP_AT_60, ledger={"joined": Counts()}), NEVER, 2_100)

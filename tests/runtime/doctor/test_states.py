@@ -116,7 +116,7 @@ def test_a_killed_driver_is_reported_and_a_running_or_drained_one_is_not(world: 
 
 
 def test_due_records_that_wait_for_their_table_are_reported_while_the_driver_runs(world: World) -> None:
-    DriverStatusFile(world.path).write_waits("facts", [0, 2])
+    DriverStatusFile(world.path).write_waits({"facts": [0, 2]})
     assert "due records wait for their table" not in [problem for problem, _, _ in world.found()]
     with holding_instance(world.path):
         [(problem, value, remedy)] = world.found()

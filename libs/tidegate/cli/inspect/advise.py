@@ -88,10 +88,9 @@ def _grace(config: OperatorRules) -> int | None:
 
 
 def _retention(application: Application, config: OperatorRules) -> int | None:
-    """Return the limit for a grace: the history retention of the table that is read, in ms. None if there is none."""
-    read = config.reads()
-    table = None if read is None else application.operators[read.table].as_table()
-    return None if table is None else table.history_retention
+    """Return the limit for a grace: the shortest history retention of the tables that are read, in ms; None without."""
+    tables = [application.operators[read.table].as_table() for read in config.reads()]
+    return min((t.history_retention for t in tables if t and t.history_retention is not None), default=None)
 
 
 def _headings(operator: str, lateness: Lateness) -> tuple[str, str]:

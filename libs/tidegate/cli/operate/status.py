@@ -55,8 +55,8 @@ def _show(name: str, status: dict[str, Any]) -> None:
         line = "  driver: process {process} on {host}, since {since}".format(**status["driver"] | _since(status))
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     _explain(console, status)
-    if status["table"] is not None:
-        line = f"  {_table_line(status['table'])}"
+    for read in status["tables"]:
+        line = f"  {_table_line(read)}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -69,7 +69,7 @@ def _with_table(table: Stateful, steps: tuple[Step, ...], rules: PipelineRules) 
         Step(name=rows, does=of_port(TABLE_PORT), reads=(INPUT,)),
         Step(name=table.name, does=operator_for(table.rules), reads=(rows,)),
     )
-    joins = {name: each.reads() for name, each in rules.operators.items()}
+    joins = {name: read for name, each in rules.operators.items() for read in each.reads()}
     return (*inputs, *(_behind(stream, step, joins.get(step.name)) for step in steps))
 
 

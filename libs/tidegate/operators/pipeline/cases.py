@@ -188,7 +188,7 @@ def _play(configs: Sequence[PipelineConfig], chain: Chain, number: int, read: Se
         return
     play = partial(_played_as, name, as_config(step.rules), clock_ms)
     windows = step.rules.kind == "windowed_aggregation"
-    chain.joins |= set() if step.rules.reads() is None else {number}
+    chain.joins |= {number} if step.rules.reads() else set()
     chain.operate(number, name, before, play, [config.holds()[name] for config in configs], windows=windows)
 
 
@@ -199,7 +199,7 @@ def _played_as(name: str, rules: OperatorConfig, clock_ms: int, events: Sequence
 
 
 def _played(reference: Any, rules: OperatorConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
-    if rules.reads() is None:
+    if not rules.reads():
         events = [event for event in events if not isinstance(event, Table)]
     found: Trace = reference(rules, events, clock_ms)
     return found

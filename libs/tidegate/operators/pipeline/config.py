@@ -226,14 +226,15 @@ class PipelineRules(KeyRules):
             "value": [PartChange("value", *values)] if values[0] != values[1] else [],
         }
 
-    def reads(self) -> TableRead | None:
-        """Return the table of another operator that one of the steps reads, or None; a step behind others that hold
-        state is named."""
-        for name, rules in self.operators.items():
-            if self.table is None and (read := rules.reads()) is not None:
-                before = Graph(self.steps).stateful_before(name)
-                return read._replace(step=name) if before else read
-        return None
+    def reads(self) -> tuple[TableRead, ...]:
+        """Return how each step that joins reads a table of another operator, in the order of the steps."""
+        if self.table is not None:
+            return ()
+        return tuple(
+            read._replace(step=name, has_own_time=at > 0)
+            for at, (name, rules) in enumerate(self.operators.items())
+            for read in rules.reads()
+        )
 
 
 class PipelineConfig(PipelineRules, OperatorConfig):
@@ -313,11 +314,11 @@ class PipelineConfig(PipelineRules, OperatorConfig):
         own = (call_of(step).function for step in self.steps if isinstance(step, Called))
         return (*own, *(name for rules in self.operators.values() for name in as_config(rules).functions()))
 
-    def table_conflicts(self, table: TableFacts) -> Iterator[InvalidValue]:
-        """Yield each reason why a step cannot read such a table."""
-        for step, place in zip(self.steps, self.places(), strict=False):
-            if isinstance(step, Stateful) and step.rules.reads() is not None:
-                read = as_config(step.rules).model_copy(update={"key_format": self.key_format})
+    def table_conflicts(self, table: TableFacts, step: str | None = None) -> Iterator[InvalidValue]:
+        """Yield each reason why the step of that name cannot read such a table."""
+        for each, place in zip(self.steps, self.places(), strict=False):
+            if isinstance(each, Stateful) and each.name == step:
+                read = as_config(each.rules).model_copy(update={"key_format": self.key_format})
                 # rule: windows-looked-up-plain/conflict
                 fits = place.windowed and not place.is_input
                 yield from read.table_conflicts(table._replace(windowed=True) if fits else table)

@@ -44,10 +44,15 @@ class PipelineState:
         self._schema = changes_of(self._operators.values())
         self._storage = storage
         self._grown: list[str] = []
-        self._table: tuple[Any, int] | None = None
+        self._tables: dict[str, tuple[Any, int]] = {}
         self._states: dict[str, OperatorState] = {}
         self._open_all()
-        self._reader = next((name for name, state in self._states.items() if hasattr(state, "read_table")), None)
+        self._readers = {
+            table: name
+            for name, state in self._states.items()
+            if hasattr(state, "read_table")
+            for table in cast(TableReader, state).needs()
+        }
         self._own_table = next((step.table for step in steps if step.table is not None), None)
         self._floor = NEVER
 
@@ -62,11 +67,15 @@ class PipelineState:
         states = self._opened()
         return {name: StepTime(states[name].stream_time, int(received[at])) for at, name in enumerate(states)}
 
-    def read_table(self, table: Any, open_until: int = ALWAYS) -> None:
-        """Use the state of a table's partition for the lookups of the step that reads a table."""
-        assert self._reader is not None, "no step reads a table"
-        self._table = table, open_until
-        cast(TableReader, self._opened()[self._reader]).read_table(table, open_until)
+    def read_table(self, table: Any, open_until: int = ALWAYS, name: str | None = None) -> None:
+        """Use the state of a table's partition for the lookups of the step that reads it."""
+        for step in self._readers.values() if name is None else [self._readers[name]]:
+            self._tables[step] = table, open_until
+            self._reader(step).read_table(table, open_until)
+
+    def needs(self) -> dict[str, int]:
+        """Return by table the earliest event time for which the step that reads it may still look up a version."""
+        return {table: self._needs_of(step) for table, step in self._readers.items()}
 
     def hold(self, floor: int, needs: int) -> None:
         """Take `floor` as the time before which versions of the pipeline's own table are gone; the join says what it
@@ -132,10 +141,11 @@ class PipelineState:
         return result if stopped is None else replace(result, stopped_at=stopped.source, stopped_by=stopped.limit)
 
     def _as_reader(self, result: StepResult) -> StepResult:
-        """Return the result with the time of the step that reads a table, and the needs of the steps before it."""
-        if self._reader is None:
+        """Return the result with the times of the steps that read tables, and what they and those before them need."""
+        if self._own_table is not None:
             return result
-        return replace(result, needs=self._needs(), reader_time=self._opened()[self._reader].stream_time)
+        times = {table: self._opened()[step].stream_time for table, step in self._readers.items()}
+        return replace(result, needs=self.needs(), reader_time=times)
 
     def _pass_through(self, batch: Batch) -> Stopped | None:
         """Take the batch through the steps; return where it stopped, if a bound was reached."""
@@ -158,22 +168,25 @@ class PipelineState:
         The table is complete up to T - grace: a version that is out of order by the grace or more may be missed.
         """
         own = self._own_table
-        if own is None or step.name not in (own.step, self._reader):
+        if own is None or step.name not in (own.step, reader := self._readers[own.step]):
             return
-        table = cast(Any, self._opened()[own.step])
+        table, needs = cast(Any, self._opened()[own.step]), self._needs_of(reader)
         # rule: own-table-keeps-versions
-        cast(ReadTable, table).hold(max(self._floor, NEVER if batch.floor is None else batch.floor), self._needs())
-        if step.name == self._reader:
+        cast(ReadTable, table).hold(max(self._floor, NEVER if batch.floor is None else batch.floor), needs)
+        if step.name == reader:
             # rule: own-table-gate
-            cast(TableReader, self._opened()[step.name]).read_table(table, table.stream_time - own.grace)
+            self._reader(reader).read_table(table, table.stream_time - own.grace)
 
-    def _needs(self) -> int:
-        """Return the earliest event time for which the step that reads a table may still look up a version."""
-        assert self._reader is not None
-        states, before = self._opened(), self._shape.operators_before(self._reader)
+    def _needs_of(self, reader: str) -> int:
+        """Return the earliest event time for which a step that reads a table may still look up a version."""
+        states, before = self._opened(), self._shape.operators_before(reader)
         # rule: lease-covers-steps-before
         to_come = [_earliest_result(states[step.name], step.hold or 0) for step in self._steps if step.name in before]
-        return min([*to_come, cast(TableReader, states[self._reader]).needs()])
+        return min([*to_come, *self._reader(reader).needs().values()])
+
+    def _reader(self, step: str) -> TableReader:
+        """Return the state of a step that reads a table."""
+        return cast(TableReader, self._opened()[step])
 
     def _receive(self, name: str, flow: Flow, batch: Batch) -> None:
         self._storage.arrays()[RECEIVED][list(self._operators).index(name)] += batch.records_of(flow)
@@ -192,8 +205,8 @@ class PipelineState:
 
     def _open(self, name: str, operator: Operator) -> None:
         self._states[name] = operator.open(Prefixed(self._storage, name, self._grown))
-        if self._table is not None and hasattr(self._states[name], "read_table"):
-            cast(TableReader, self._states[name]).read_table(*self._table)
+        if name in self._tables:
+            cast(TableReader, self._states[name]).read_table(*self._tables[name])
 
     def _opened(self) -> dict[str, OperatorState]:
         """Return the steps' states; open all anew if one of them grew, because that makes the others' arrays stale."""

@@ -84,9 +84,9 @@ class StreamTableJoinRules(KeyRules):
         assert isinstance(before, StreamTableJoinRules)
         return self.key_kind_conflict(before)
 
-    def reads(self) -> TableRead:
+    def reads(self) -> tuple[TableRead, ...]:
         """Return the table that the join reads, with the grace and the wait."""
-        return TableRead(self.table, self.grace or 0, self.wait_for_table)
+        return (TableRead(self.table, self.grace or 0, self.wait_for_table),)
 
 
 class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
@@ -107,7 +107,7 @@ class StreamTableJoinConfig(StreamTableJoinRules, OperatorConfig):
         windows = output_windows_of(self, self.output_windows) if self.windowed else None
         return OutputDeclaration(windows=windows, key_format=self.explicit_key_format)
 
-    def table_conflicts(self, table: TableFacts) -> Iterator[InvalidValue]:
+    def table_conflicts(self, table: TableFacts, step: str | None = None) -> Iterator[InvalidValue]:
         """Yield each reason why the join cannot read such a table.
 
         KIP-923: a grace needs a history whose retention is longer than the grace. Kafka Streams accepts an equal one.

@@ -103,7 +103,7 @@ class StreamTableJoinState:
         """Return the partition's stream time (T); NO_STREAM_TIME before the first accepted record."""
         return self._shell.stream_time
 
-    def read_table(self, table: VersionedState, open_until: int = ALWAYS) -> None:
+    def read_table(self, table: VersionedState, open_until: int = ALWAYS, name: str | None = None) -> None:
         """Look up in this table from now on; call it before anything is joined, and whenever the table's state changes.
 
         Records held for a grace are joined only up to the event time `open_until`, because for later times the table
@@ -111,12 +111,16 @@ class StreamTableJoinState:
         """
         self._table, self._open_until = table, open_until
 
-    def needs(self) -> int:
-        """Return the earliest event time for which a version may still be looked up; earlier ones are of late records.
+    def needs(self) -> dict[str, int]:
+        """Return for the table the earliest event time for which a version may still be looked up.
 
-        It is that of the oldest record held, or T - grace.
+        It is that of the oldest record held, or T - grace; earlier ones are of late records.
         """
-        return min(self.stream_time - self._rules.grace, int(kernel.oldest(self._shell.state.time)))
+        return {self._config.table: min(self.stream_time - self._rules.grace, self.oldest())}
+
+    def oldest(self) -> int:
+        """Return the timestamp of the oldest record that is held; MAX_TIMESTAMP if none is."""
+        return int(kernel.oldest(self._shell.state.time))
 
     def step(self, records: Records, clock_ms: int) -> StepResult:
         """Join what is due, then process the records of the batch: join or buffer each, and count it once.

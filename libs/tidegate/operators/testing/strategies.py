@@ -211,7 +211,7 @@ _when_full = st.sampled_from(["emit", "emit", "shut_down", "shut_down", "spill"]
 
 def readable(history: list[Event], config: OperatorRules) -> list[Event]:
     """Make the history's tables valid for the operator: their keys have windows exactly if the operator's keys have."""
-    if config.reads() is None:
+    if not config.reads():
         return history
     assert isinstance(config, KeyRules)
     windows = "headers" if config.windowed else "none"

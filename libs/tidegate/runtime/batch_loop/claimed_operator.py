@@ -31,7 +31,7 @@ from tidegate.runtime.batch_loop.planning import (
     plan_records,
 )
 from tidegate.runtime.batch_loop.state_recovery import Recovering
-from tidegate.runtime.batch_loop.table_pin import NoTable, PinnedTable, open_table
+from tidegate.runtime.batch_loop.table_pin import PinnedTables, open_tables
 from tidegate.runtime.batch_loop.table_stream_alignment import readers_of
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.control_sync.recording import Recorder
@@ -83,7 +83,7 @@ class ClaimedOperator:
     """The operator under one claim; each claim makes a new one.
 
     `newest`: the metadata of its newest commit. `ends`: the input's last stable offsets, as of the newest plan. Before
-    `open`, it has no table.
+    `open`, it has no tables.
     """
 
     def __init__(self, claimed: Claimed, application: Application, compacting: Compacting, driver: DriverParts) -> None:
@@ -94,7 +94,7 @@ class ClaimedOperator:
         self._application, self._config = application, claimed.config
         self._compacting, self._driver, self._kafka = compacting, driver, driver.kafka
         self._clock = driver.environment.clock
-        self._table: PinnedTable | NoTable = NoTable()
+        self._tables = PinnedTables()
         self._readers = readers_of(application, self.name, self.log.lake)
         self._lineage: dict[int, list[Commit]] = {}
         self._seconds: dict[str, float] = {}
@@ -102,11 +102,11 @@ class ClaimedOperator:
         self._waiting_since: float | None = None
 
     def open(self) -> None:
-        """Read the lineage of local states, which count as unready until they were recovered, and pin the table."""
+        """Read the lineage of local states, which count as unready until they were recovered, and pin the tables."""
         self._driver.recorder.note(self.newest)
         self._lineage = earlier_batches.lineage(self.log, self.newest)
         lake, now = self._driver.environment.lake, self._clock.now_ms()
-        self._table = open_table(self._application, self.name, self.newest, now, lake)
+        self._tables = open_tables(self._application, self.name, self.newest, now, lake)
         self._driver.recovering.mark_unready()
 
     # ---- rounds
@@ -178,7 +178,7 @@ class ClaimedOperator:
 
     def processed(self) -> dict[int, int]:
         """Return the input's offsets up to which all is processed and published; empty while anything waits."""
-        settled = not self.publication.unclear and self._table.nothing_waits(self.newest)
+        settled = not self.publication.unclear and self._tables.nothing_waits(self.newest)
         return self.newest.next_offsets if settled else {}
 
     # ---- plans
@@ -194,16 +194,16 @@ class ClaimedOperator:
         looks: list[Callable[[], Any]] = [self._check_topics, lambda: offsets.stable(self._kafka(), topic, leaders)]
         _, ends = self._at_once(looks)
         self.ends, self._leaders = ends, self._kafka().leaders(topic)
-        self._table.pin_after_ends(self.newest, self._kafka)
+        self._tables.pin_after_ends(self.newest, self._kafka)
         # rule: truncated-input/end
         if any(end < self.newest.partitions[partition].next_offset for partition, end in ends.items()):
             preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
         basis = self._plan_basis()
         if first := plan_apply(basis):
             return first
-        plans = plan_records(basis, ends, self._table.full())
+        plans = plan_records(basis, ends, self._tables.full())
         # the table has moved, or time is up
-        waiting = self._table.partitions_to_resume(self.newest, self._clock.now_ms())
+        waiting = self._tables.partitions_to_resume(self.newest, self._clock.now_ms())
         plans += plan_held(basis, waiting - {plan.partition for plan in plans})
         if idle_after is None:
             return plans
@@ -220,7 +220,7 @@ class ClaimedOperator:
             and not self.publication.unclear
             and not self._compacting.is_under_way
             and not self._driver.recovering.is_under_way
-            and self._table.nothing_waits(self.newest)
+            and self._tables.nothing_waits(self.newest)
         )
 
     def is_behind(self) -> bool:
@@ -242,11 +242,11 @@ class ClaimedOperator:
         return len(ready) == len(plans)
 
     def _prepared(self, plans: Sequence[PartitionPlan]) -> tuple[KafkaAttempt, Sequence[PartitionPlan]]:
-        """Return an attempt for recovery alone, and the plans, pinned to the table.
+        """Return an attempt for recovery alone, and the plans, pinned to the tables.
 
         Local states bear the commit that they are recovered to, never this attempt.
         """
-        return self._attempt("recovery", self.newest.clock), self._table.pinned(plans)
+        return self._attempt("recovery", self.newest.clock), self._tables.pinned(plans)
 
     def _check_topics(self) -> None:
         """Raise if a topic changed since the claim. This makes one request to a broker, and so fetches leaders."""
@@ -277,10 +277,10 @@ class ClaimedOperator:
         attempt = self._attempt(uuid4().hex, self._clock.now_ms())
         started = self._clock.monotonic()
         with self._cleaned_up(attempt, plans):
-            readers, plans = self._readers.with_holds(self.newest, self._table.pinned(plans), attempt.clock)
+            readers, plans = self._readers.with_holds(self.newest, self._tables.pinned(plans), attempt.clock)
             results = self._results(attempt, plans)
-        gates = {plan.partition: plan.table.open_until for plan in plans if plan.table is not None}
-        alignment = Alignment(self._table.inputs, readers, gates)
+        gates = {p.partition: {name: table.open_until for name, table in p.tables.items()} for p in plans}
+        alignment = Alignment(self._tables.inputs, readers, gates)
         ran = self._clock.monotonic()
         offsets_reached = {result.partition: result.next_offset for result in results}
         parts: list[Callable[[], Any]] = [partial(self._commit_results, attempt, plans, results, alignment)]
@@ -288,7 +288,7 @@ class ClaimedOperator:
             partial(self.publication.add_marks, each, offsets_reached, attempt.batch) for each in _opened(results)
         ]
         _, *marked = self._at_once(parts)
-        self._table.note_used(plans, results, attempt.clock)
+        self._tables.note_used(plans, results, attempt.clock)
         self._readers.log_dropped_versions(plans, results, attempt.batch)
         self._seconds = {"job": ran - started, **_slowest(results), "commit": self._clock.monotonic() - ran}
         self._bytes_per_partition = pace.next_piece(
@@ -353,10 +353,11 @@ class ClaimedOperator:
             lines.info("%s, partition %d: local state: %s", self.name, partition, recovery, extra=fields)
             self._driver.status.write_recovered(partition, recovery)
         for result in results:
-            if result.replica is not None and result.replica.method is RecoveryMethod.REBUILD:
-                fields = log_fields(self.name, partition=result.partition, batch=meta.batch)
-                line = "%s, partition %d: replica of the table: %s"
-                lines.info(line, self.name, result.partition, result.replica.description, extra=fields)
+            for table, replica in result.replicas.items():
+                if replica.method is RecoveryMethod.REBUILD:
+                    fields = log_fields(self.name, partition=result.partition, batch=meta.batch)
+                    line = "%s, partition %d: replica of the table %s: %s"
+                    lines.info(line, self.name, result.partition, table, replica.description, extra=fields)
 
     def _to_log(self, meta: BatchMeta, files: Sequence[DataFile]) -> None:
         try:
@@ -424,12 +425,12 @@ class ClaimedOperator:
             raise StartOver("the log has an entry above this driver's own", value=self.log.version + 1)
 
     def _renew_lease_and_report_wait(self) -> None:
-        """Renew the lease on the table, and write to the status which partitions wait for the table."""
-        self._table.renew_lease(self.newest, self._clock.now_ms())
-        waiting = self._table.waiting()
+        """Renew the leases on the tables, and write to the status which partitions wait for which table."""
+        self._tables.renew_leases(self.newest, self._clock.now_ms())
+        waiting = self._tables.waiting()
         self._waiting_since = (self._waiting_since or self._clock.monotonic()) if waiting else None
         if self._waiting_since is None or self._clock.monotonic() - self._waiting_since >= REPORT_WAIT_AFTER_S:
-            self._driver.status.write_waits(self._table.name, waiting)
+            self._driver.status.write_waits(waiting)
 
     def _compact_in_background(self) -> None:
         """Start a background compaction if one is due, and commit the one that has finished."""

@@ -24,20 +24,20 @@ MOST_SKIPS = 64
 """How many accepted losses of input the newest metadata lists."""
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
-NO_PARTITIONS: Mapping[int, int] = MappingProxyType({})
+NO_PARTITIONS: Mapping[int, Any] = MappingProxyType({})
 
 
 class Alignment(NamedTuple):
     """How a batch was aligned with those of other operators: with the table that it read, or with its own readers.
 
     `inputs`: the pin of each table that was read. `readers`: of a table, epoch and clock of the readers that it kept
-    versions for. `gates`: of a reader, per partition the event time up to which the table allowed the release of
-    records, ms.
+    versions for. `gates`: of a reader, per partition and table the event time up to which the table allowed the release
+    of records, ms.
     """
 
     inputs: Mapping[str, Pin] = NOTHING
     readers: Mapping[str, tuple[int, int]] = NOTHING
-    gates: Mapping[int, int] = NO_PARTITIONS
+    gates: Mapping[int, Mapping[str, int]] = NO_PARTITIONS
 
 
 ALONE = Alignment()
@@ -152,7 +152,7 @@ def after_batch(
     action = max((r.action for r in results), key=_ACTIONS.index, default="batch")
     before = {r.partition: newest.partitions[r.partition] for r in results}
     after = {r.partition: _partition_after(before[r.partition], r, (batch, attempt), clock) for r in results}
-    changed = {r.partition: _change(before[r.partition], r, alignment.gates.get(r.partition)) for r in results}
+    changed = {r.partition: _change(before[r.partition], r, alignment.gates.get(r.partition, {})) for r in results}
     # rule: offsets-of-all
     return replace(
         newest,
@@ -184,12 +184,12 @@ def _partition_after(known: PartitionMeta, result: PartitionResult, commit: Comm
         active_clock=clock if result.counts.records_in else known.active_clock,
         advanced_clock=clock if result.action == "idle" else known.advanced_clock,
         floor=known.floor if result.floor is None else result.floor,
-        needs=known.needs if result.needs is None else result.needs,
+        needs=result.needs or known.needs,
         reader_time=result.reader_time,
     )
 
 
-def _change(known: PartitionMeta, result: PartitionResult, gate: int | None) -> PartitionChange:
+def _change(known: PartitionMeta, result: PartitionResult, gates: Mapping[str, int]) -> PartitionChange:
     """Return what the batch did in a partition; `known`: of the partition before the batch."""
     recovery = result.recovery if known.begun else None
     return PartitionChange(
@@ -197,7 +197,7 @@ def _change(known: PartitionMeta, result: PartitionResult, gate: int | None) -> 
         measures=result.measures,
         opened=_opened(result),
         recovered=recovery.description if recovery is not None and _came_back(recovery) else None,
-        gate=gate,
+        gates=gates,
         ledger=dict(result.ledger),
     )
 

@@ -84,7 +84,7 @@ class Recovering:
 
     def _begin(self, attempt: Attempt, plans: Sequence[PartitionPlan]) -> None:
         """Start the recoveries in the background, and wait up to QUICK_S for those that are quick."""
-        empty = {plan.partition for plan in plans if plan.wanted.last is None and plan.table is None}
+        empty = {plan.partition for plan in plans if plan.wanted.last is None and not plan.tables}
         self._ready = self._ready.union(empty)
         if wanted := [plan for plan in plans if plan.partition not in empty]:
             self._under_way = self._in_background(lambda: self._recover(attempt, wanted), "recovery")

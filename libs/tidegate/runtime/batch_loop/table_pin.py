@@ -1,6 +1,6 @@
-"""The table that an operator reads, pinned at a Delta version for each batch.
+"""The tables that an operator reads, each pinned at a Delta version for each batch.
 
-Another service writes the table's log; this module only reads it, entry by entry. The pin is the newest version. The
+Another service writes a table's log; this module only reads it, entry by entry. The pin is the newest version. The
 files that recent entries added are remembered, so that a replica is caught up from them, even across a compaction. The
 table's configuration is taken from the pinned metadata, too: the table's service may run under another configuration
 than the reader's file has, and a version of the log must mean the same to every reader.
@@ -8,12 +8,12 @@ than the reader's file has, and a version of the log must mean the same to every
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta, Pin, after_document
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorConfig, TableRead
 from tidegate.contracts.errors import StartOver, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.kill_points import reach
@@ -51,21 +51,27 @@ class Added(NamedTuple):
     file: DataFile | None
 
 
-def open_table(
+def open_tables(
     application: Application,
     reader: str,
     newest: BatchMeta,
     clock_ms: int,
     opened: Callable[[Place], Lake] = open_lake,
-) -> PinnedTable | NoTable:
-    """Return the table that the operator reads, pinned as `TableSource.open` describes. `opened` opens its lake."""
-    read = application.operators[reader].reads()
-    if read is None:
-        return NoTable()
-    config, log = application.operators[read.table], opened(application.lake / read.table)
+) -> PinnedTables:
+    """Return the tables that the operator reads, each pinned as `TableSource.open` describes.
+
+    `opened` opens the lake of a table.
+    """
+    reads = application.operators[reader].reads()
+    sources = [_source(application, reader, read, opened(application.lake / read.table)) for read in reads]
+    return PinnedTables([source.open(newest, clock_ms) for source in sources])
+
+
+def _source(application: Application, reader: str, read: TableRead, log: Lake) -> TableSource:
+    config = application.operators[read.table]
     table = config.as_table()
     is_history = table is not None and table.history_retention is not None
-    source = TableSource(
+    return TableSource(
         reader=reader,
         name=read.table,
         config=config,
@@ -74,7 +80,6 @@ def open_table(
         lease=Renewal(reader=reader, log=log, read=read) if is_history else None,
         gates=Gates(read=read) if read.grace else None,
     )
-    return source.open(newest, clock_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,11 +166,6 @@ class PinnedTable:
         # rule: replica-catch-up/tail
         self._remember_entries_before(version)
 
-    @property
-    def inputs(self) -> dict[str, Pin]:
-        """Return the pin in the form of a batch's metadata."""
-        return {self.name: Pin(self.version, self.meta.table_id)}
-
     def pin(self) -> int:
         """Pin the newest version, update `meta` to it, and return it.
 
@@ -188,23 +188,9 @@ class PinnedTable:
     def _stand_at(self, version: int) -> None:
         self.version, self._etag = version, self.log.etag(entry_key(version))
 
-    def pin_after_ends(self, newest: BatchMeta, kafka: Callable[[], KafkaClient]) -> None:
-        """Pin the newest version. With gates, first read the ends of the table's topic.
-
-        Those of the stream must have been read before that.
-        """
-        if self.gates is not None:
-            self.gates.note_ends(newest, offsets.latest(kafka(), self.source.topic))
-        self.pin()
-
     def stream_time(self, partition: int) -> int:
         """Return the stream time of the table's partition at the pin."""
         return self.meta.partitions[partition].stream_time
-
-    def pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
-        """Pin the newest version, and return the plans with what their tasks need of it."""
-        self.pin()
-        return [replace(plan, table=self.plan(plan)) for plan in plans]
 
     def plan(self, plan: PartitionPlan) -> TablePlan:
         """Return what a task needs to bring the partition's replica to the pin."""
@@ -232,12 +218,11 @@ class PinnedTable:
 
     def note_used(self, plans: Sequence[PartitionPlan], results: Sequence[PartitionResult], clock_ms: int) -> None:
         """Note that, after a batch at `clock_ms`, the replicas of its partitions equal the pin."""
-        known, tables = self.meta.partitions, {plan.partition: plan.table for plan in plans}
+        known, tables = self.meta.partitions, {plan.partition: plan.tables for plan in plans}
         for result in results:
             self.replica_batches[result.partition] = (known[result.partition].last or NO_COMMIT)[0]
-            table = tables[result.partition]
-            if self.gates is not None and table is not None:
-                self.gates.note_used(result, table.open_until, clock_ms)
+            if self.gates is not None:
+                self.gates.note_used(result, tables[result.partition][self.name].open_until, clock_ms)
 
     def partitions_to_resume(self, newest: BatchMeta, now_ms: int) -> set[int]:
         """Return the partitions whose waiting records may continue: the table has caught up, or the longest wait is
@@ -246,23 +231,6 @@ class PinnedTable:
             return set()
         held = (partition for partition, known in newest.partitions.items() if known.totals.held)
         return {p for p in held if self.gates.should_retry(newest, p, self._read(p), now_ms)}
-
-    def waiting(self) -> list[int]:
-        """Return the partitions with due records that wait only for the table."""
-        return [] if self.gates is None else self.gates.waiting()
-
-    def full(self) -> Set[int]:
-        """Return the partitions in which so much waits that their stream must not be read any further."""
-        return set() if self.gates is None else self.gates.full()
-
-    def nothing_waits(self, newest: BatchMeta) -> bool:
-        """Return whether it is known that no record waits for the table."""
-        return self.gates is None or self.gates.nothing_waits(newest)
-
-    def renew_lease(self, newest: BatchMeta, clock_ms: int) -> None:
-        """Renew the lease on the table, if it keeps a history."""
-        if self.source.lease is not None:
-            self.source.lease.renew(newest, clock_ms)
 
     def _read(self, partition: int) -> int:
         """Return the offset up to which the table has read its topic at the pin."""
@@ -320,38 +288,63 @@ class PinnedTable:
             )
 
 
-@dataclass(frozen=True)
-class NoTable:
-    """The table of an operator that reads none: nothing is pinned, and nothing waits."""
+class PinnedTables:
+    """The tables that one operator reads, by the names of the tables; none if it reads no table.
 
-    name: str = ""
-    inputs: Mapping[str, Pin] = field(default_factory=dict)
+    A batch reads all of them at their pins. Each has a lease and gates of its own.
+    """
+
+    def __init__(self, tables: Sequence[PinnedTable] = ()) -> None:
+        self._tables = {table.name: table for table in tables}
+        self._gates = [(table.name, table.gates) for table in tables if table.gates is not None]
+
+    @property
+    def inputs(self) -> dict[str, Pin]:
+        """Return the pins in the form of a batch's metadata."""
+        return {name: Pin(table.version, table.meta.table_id) for name, table in self._tables.items()}
 
     def pin_after_ends(self, newest: BatchMeta, kafka: Callable[[], KafkaClient]) -> None:
-        """Do nothing, and ask no broker."""
+        """Pin the newest version of each table. Of a table with gates, first read the ends of its topic.
+
+        Those of the stream must have been read before that.
+        """
+        for table in self._tables.values():
+            if table.gates is not None:
+                table.gates.note_ends(newest, offsets.latest(kafka(), table.source.topic))
+            table.pin()
 
     def pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:
-        """Return the plans as they are."""
-        return plans
+        """Pin the newest version of each table, and return the plans with what their tasks need of these."""
+        for table in self._tables.values():
+            table.pin()
+        return [
+            replace(plan, tables={name: table.plan(plan) for name, table in self._tables.items()}) for plan in plans
+        ]
 
     def note_used(self, plans: Sequence[PartitionPlan], results: Sequence[PartitionResult], clock_ms: int) -> None:
-        """Do nothing."""
+        """Note that, after a batch at `clock_ms`, the replicas of its partitions equal the pins."""
+        for table in self._tables.values():
+            table.note_used(plans, results, clock_ms)
 
-    def partitions_to_resume(self, newest: BatchMeta, now_ms: int) -> Set[int]:
-        """Return no partition."""
-        return frozenset()
+    def partitions_to_resume(self, newest: BatchMeta, now_ms: int) -> set[int]:
+        """Return the partitions whose waiting records may continue: a table has caught up, or the longest wait for it
+        is over."""
+        return {p for table in self._tables.values() for p in table.partitions_to_resume(newest, now_ms)}
 
-    def waiting(self) -> list[int]:
-        """Return no partition."""
-        return []
+    def waiting(self) -> dict[str, list[int]]:
+        """Return the partitions with due records that wait only for a table, by the name of that table."""
+        return {name: waiting for name, gates in self._gates if (waiting := gates.waiting())}
 
-    def full(self) -> Set[int]:
-        """Return no partition."""
-        return frozenset()
+    def full(self) -> set[int]:
+        """Return the partitions in which so much waits that their stream must not be read any further."""
+        return {partition for _, gates in self._gates for partition in gates.full()}
 
     def nothing_waits(self, newest: BatchMeta) -> bool:
-        """Return True."""
-        return True
+        """Return whether it is known that no record waits for a table."""
+        return all(gates.nothing_waits(newest) for _, gates in self._gates)
 
-    def renew_lease(self, newest: BatchMeta, clock_ms: int) -> None:
-        """Do nothing."""
+    def renew_leases(self, newest: BatchMeta, clock_ms: int) -> None:
+        """Renew the lease on each table that keeps a history."""
+        for table in self._tables.values():
+            if table.source.lease is not None:
+                table.source.lease.renew(newest, clock_ms)

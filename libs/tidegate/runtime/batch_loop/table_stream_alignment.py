@@ -18,7 +18,6 @@ from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionMeta
 from tidegate.contracts.config import TableRead
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import ALWAYS
-from tidegate.contracts.operator import measured
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.task.messages import Hold, PartitionPlan, PartitionResult
 from tidegate.runtime.telemetry.log_lines import log_fields
@@ -151,8 +150,7 @@ class Renewal:
         """Return per partition the earliest event time that held records, or those not yet late, may look up."""
         times = {partition: self.read.time_of(known) for partition, known in newest.partitions.items()}
         due = {partition: time - self.read.grace for partition, time in times.items()}
-        held = {p: known.needs for p, known in newest.partitions.items() if known.needs is not None}
-        return {partition: min(held.get(partition, time), time) for partition, time in due.items()}
+        return {p: min(newest.partitions[p].needs.get(self.read.table, time), time) for p, time in due.items()}
 
 
 class Released(NamedTuple):
@@ -209,7 +207,7 @@ class Gates:
         # rule: idle-due-waits/ends
         if result.action == "batch":
             self._gates[result.partition].add_due(due, self.ends.get(result.partition, ALWAYS))
-        waiting = (measured(result.measures, f"waiting_{what}_now") for what in ("records", "bytes"))
+        waiting = (self.read.measure_of(result.measures, f"waiting_{what}_now") for what in ("records", "bytes"))
         arrived = self._arrived(result, clock_ms)
         self._released[result.partition] = Released(min(open_until, due), clock_ms, arrived, *waiting)
 
@@ -236,7 +234,7 @@ class Gates:
         They may arrive without new input: by an idle advance, or under other rules. Those of a batch before the start
         count as arrived in the first one.
         """
-        if self.read.step is None:
+        if self.read.step is None or not self.read.has_own_time:
             return -1
         before = self._released.get(result.partition)
         came = result.ledger.get(self.read.step, Counts()).records_in

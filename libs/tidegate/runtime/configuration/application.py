@@ -216,17 +216,19 @@ class _Problems(Exception):
 def _problems_among(
     name: str, config: OperatorConfig, known: Mapping[str, OperatorConfig], raw: Mapping[str, Any]
 ) -> list[Problem]:
-    """Return the problems with the table that the operator reads."""
-    read = config.reads()
-    if read is None or (read.table in raw and read.table not in known):  # the table has problems of its own
-        return []
-    table = known[read.table].as_table() if read.table in known else None
-    if table is None:
-        remedy = f"name an operator of kind {' or '.join(kinds_where('is_table'))}"
-        refused = [InvalidValue("not a table of this file", remedy)]
-    else:
-        refused = list(config.table_conflicts(table))
-    return [each.at(f"operators.{name}.table", read.table) for each in refused]
+    """Return the problems with the tables that the operator reads."""
+    found = []
+    for each in config.reads():
+        if each.table in raw and each.table not in known:  # the table has problems of its own
+            continue
+        table = known[each.table].as_table() if each.table in known else None
+        if table is None:
+            remedy = f"name an operator of kind {' or '.join(kinds_where('is_table'))}"
+            refused = [InvalidValue("not a table of this file", remedy)]
+        else:
+            refused = list(config.table_conflicts(table, each.step))
+        found += [problem.at(f"operators.{name}.table", each.table) for problem in refused]
+    return found
 
 
 def _forbidden_functions(name: str, config: OperatorConfig, allowed: Sequence[str]) -> list[Problem]:

@@ -156,10 +156,9 @@ def _partitions(
             state = committed_state(log, newest, partition, config)
             if partition in holds:
                 cast(ReadTable, state).hold(*holds[partition])
-            for table, pin in newest.inputs.items() if config.reads() is not None else ():
-                cast(TableReader, state).read_table(
-                    table_state(application, table, pin, partition, prefer_longer_history=True)
-                )
+            for table in newest.inputs.keys() & {read.table for read in config.reads()}:
+                pinned = table_state(application, table, newest.inputs[table], partition, prefer_longer_history=True)
+                cast(TableReader, state).read_table(pinned, name=table)
             step = state.step(Records.from_rows([]), SYSTEM_CLOCK.now_ms())
             steps = {
                 each: _forecast(known.measured.get(f"{each}.held_now", 0), counts.emitted, counts.held)

@@ -57,7 +57,7 @@ def _kafka_checks(application: Application, logs: Mapping[str, lake.Log]) -> Ite
     operators = [_operator_topics(application, name, cluster, logs) for name in application.operators]
     yield from _of(topics.CHECKS, operators)
     for each in operators:
-        if (read := each.config.reads()) is not None:
+        for read in each.config.reads():
             of_table = cluster.topics.get(application.operators[read.table].input)
             yield partial(topics.table_has_as_many_partitions, each, of_table)
 

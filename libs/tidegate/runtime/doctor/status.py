@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
+from tidegate.contracts.config import TableRead
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.current_driver import current_driver
@@ -102,7 +103,7 @@ def _status(application: Application, name: str, ends_of: EndsOf) -> dict[str, A
         "skipped": [
             dict(zip(("batch", "clock", "partition", "from", "to"), skip, strict=True)) for skip in newest.skips
         ],
-        "table": _table(application, name, newest),
+        "tables": [_table(application, read, newest) for read in application.operators[name].reads()],
         "metrics": _metrics(log, newest).report(),
     }
 
@@ -137,14 +138,11 @@ def _metrics(log: OperatorLog, newest: BatchMeta) -> Metrics:
     return metrics
 
 
-def _table(application: Application, name: str, newest: BatchMeta) -> dict[str, Any] | None:
-    """Return how far the table that the operator reads is behind the operator; None if it reads no table.
+def _table(application: Application, read: TableRead, newest: BatchMeta) -> dict[str, Any]:
+    """Return how far a table that the operator reads is behind the operator.
 
     `behind_ms`: per partition, by how much the table's stream time is behind the operator's.
     """
-    read = application.operators[name].reads()
-    if read is None:
-        return None
     log, pin = _log(application, read.table), newest.inputs.get(read.table)
     table = None if log is None else log.newest()
     if log is None or table is None:

@@ -44,7 +44,7 @@ class StreamConfig(Config):
             raise InvalidValue(
                 "the column of the timestamp is named already, outside the rules", "remove `timestamp` from the rules"
             )
-        if rules.reads() is not None:
+        if rules.reads():
             raise InvalidValue(
                 "a table is lacking: these rules read that of another operator",
                 "write tidegate.spark.stream(...).join(tidegate.spark.table(...), how=...).start(NAME, lake=...)",

@@ -98,7 +98,8 @@ class PartitionPlan:
 
     `action`: read offsets [start, end) (`batch`), advance stream time (`idle`), release all held records (`flush`), or
     release those that a new configuration no longer holds (`apply`). `epoch`: the leader epoch of the last record
-    before `start`; -1: not known. `raised`: where the log's offsets differ from those of the input.
+    before `start`; -1: not known. `raised`: where the log's offsets differ from those of the input. `tables`: by name
+    those that the operator reads.
     """
 
     partition: int
@@ -109,7 +110,7 @@ class PartitionPlan:
     advance_to: int
     wanted: Wanted
     producer: Producer | None
-    table: TablePlan | None = None
+    tables: Mapping[str, TablePlan] = field(default_factory=dict)
     hold: Hold | None = None
     epoch: int = -1
     raised: Raised = ()
@@ -121,8 +122,8 @@ class PartitionResult:
 
     `topics`: the topics that were read and written, as they were after that; one result of a task has them, and its
     files. `transaction`: the open transaction with its output, which partitions of a task share; None without output.
-    `ledger`: of a pipeline, what became of the rows at each step. `recovery` and `replica`: how its local state, and
-    its replica of the table, were brought to what the batch needs.
+    `ledger`: of a pipeline, what became of the rows at each step. `needs` and `reader_time` are by table. `recovery`
+    and `replicas`: how its local state, and its replica of each table, were brought to what the batch needs.
     """
 
     partition: int
@@ -137,10 +138,10 @@ class PartitionResult:
     stopped_at: int | None = None
     stopped_by: str = ""
     floor: int | None = None
-    needs: int | None = None
-    reader_time: int | None = None
+    needs: Mapping[str, int] = field(default_factory=dict)
+    reader_time: Mapping[str, int] = field(default_factory=dict)
     recovery: RecoveryPlan | None = None
-    replica: RecoveryPlan | None = None
+    replicas: Mapping[str, RecoveryPlan] = field(default_factory=dict)
     epoch: int = -1
     ledger: Mapping[str, Counts] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)

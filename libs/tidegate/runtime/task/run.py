@@ -22,7 +22,6 @@ from pyspark import TaskContext
 from tidegate.contracts.clock import Clock
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError, Superseded, TidegateError
-from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, TableReader
 from tidegate.contracts.records import Records
@@ -37,6 +36,7 @@ from tidegate.runtime.task.messages import (
     PartitionPlan,
     PartitionResult,
     RecoveryOutcome,
+    TablePlan,
 )
 from tidegate.runtime.task.ports import KafkaPort, Port, Worked
 from tidegate.runtime.task.shares import SHARING, shares
@@ -94,7 +94,7 @@ def _recover_state(attempt: Attempt, plan: PartitionPlan, *, rebuilds: bool) -> 
         how = choose_recovery(local, operator, plan.wanted, plan.stream_time)
         if not rebuilds and how.method is RecoveryMethod.REBUILD and plan.wanted.last is not None:
             return RecoveryOutcome(plan.partition, False, how, 0.0)
-        with _replica(attempt, plan):
+        with _replicas(attempt, plan):
             recovered = attempt.environment.recover(local, operator, plan.wanted, _log_of(attempt, plan))
     return RecoveryOutcome(plan.partition, True, recovered.plan, clock.monotonic() - began)
 
@@ -173,15 +173,15 @@ def _failure(plan: PartitionPlan, error: TidegateError) -> PartitionFailure:
 class _Ready:
     """A partition whose local state is locked, and is that before the batch.
 
-    `replica`: how the replica of the table was recovered, if the operator reads one. `watch`: of all partitions that
-    are worked on together.
+    `replicas`: how the replica of each table that the operator reads was recovered. `watch`: of all partitions that are
+    worked on together.
     """
 
     plan: PartitionPlan
     local: LocalState
     state: OperatorState
     recovery: RecoveryPlan
-    replica: RecoveryPlan | None
+    replicas: Mapping[str, RecoveryPlan]
     watch: Stopwatch
 
 
@@ -219,11 +219,10 @@ def _ready(attempt: Attempt, plan: PartitionPlan, locks: ExitStack, watch: Stopw
     """Lock and recover the partition's local state; `locks` keeps it locked."""
     operator = attempt.environment.operator(attempt.config)
     local = locks.enter_context(_locked_state(attempt, plan.partition))
-    replica = locks.enter_context(_replica(attempt, plan))
+    replicas = locks.enter_context(_replicas(attempt, plan))
     recovered = attempt.environment.recover(local, operator, plan.wanted, _log_of(attempt, plan))
-    if replica is not None:
-        open_until = ALWAYS if plan.table is None else plan.table.open_until
-        cast(TableReader, recovered.state).read_table(replica.state, open_until)
+    for name, replica in replicas.items():
+        cast(TableReader, recovered.state).read_table(replica.state, plan.tables[name].open_until, name)
     if plan.hold is not None:
         cast(ReadTable, recovered.state).hold(*plan.hold)
     watch.lap("recover")
@@ -232,7 +231,7 @@ def _ready(attempt: Attempt, plan: PartitionPlan, locks: ExitStack, watch: Stopw
         local=local,
         state=recovered.state,
         recovery=recovered.plan,
-        replica=None if replica is None else replica.plan,
+        replicas={name: replica.plan for name, replica in replicas.items()},
         watch=watch,
     )
 
@@ -281,7 +280,7 @@ def _result(changed: _Changed, opened: Opened | None) -> PartitionResult:
         reader_time=step.reader_time,
         recovery=changed.ready.recovery,
         epoch=changed.epoch,
-        replica=changed.ready.replica,
+        replicas=changed.ready.replicas,
         ledger=step.ledger,
         seconds=changed.ready.watch.seconds,
     )
@@ -313,17 +312,22 @@ def _log_of(attempt: Attempt, plan: PartitionPlan) -> PartitionLog:
 
 
 @contextmanager
-def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None]:
-    """Yield the replica of the table's partition at the version that the batch is pinned to; None without a table."""
-    table = plan.table
-    if table is None:
-        yield None
-        return
+def _replicas(attempt: Attempt, plan: PartitionPlan) -> Iterator[dict[str, Recovered]]:
+    """Yield by name a replica of the partition of each table at the version that the batch is pinned to."""
+    with ExitStack() as locks:
+        yield {
+            name: locks.enter_context(_replica(attempt, plan.partition, table)) for name, table in plan.tables.items()
+        }
+
+
+@contextmanager
+def _replica(attempt: Attempt, partition: int, table: TablePlan) -> Iterator[Recovered]:
+    """Yield the replica of a table's partition at the version that the batch is pinned to."""
     wanted, operator = table.wanted, attempt.environment.operator(table.config)
     token = (wanted.epoch, wanted.batch)
     with LocalState.lock(
         attempt.state,
-        plan.partition,
+        partition,
         operator=table.name,
         table_id=table.table_id,
         token=token,
@@ -333,7 +337,7 @@ def _replica(attempt: Attempt, plan: PartitionPlan) -> Iterator[Recovered | None
         source = PartitionLog(
             log=table.log,
             version=table.version,
-            partition=plan.partition,
+            partition=partition,
             stream_time=table.stream_time,
             tail=table.tail,
         )

@@ -25,7 +25,7 @@ State = Literal["standing by", "starting", "running", "waiting", "drained", Fail
 class DriverStatus:
     """The status of a driver since `since` (ms, wall clock), and why.
 
-    `waits`: the table that due records wait for, and their partitions. `unclear`: partitions whose newest publication
+    `waits`: the tables that due records wait for, and their partitions. `unclear`: partitions whose newest publication
     Kafka has not confirmed. `recovered`: per partition how its local state was recovered, if it could not be used as it
     was. `recovering`: per partition that waits for its local state, the reason for the rebuild.
     """
@@ -78,11 +78,14 @@ class DriverStatusFile:
         if (unclear := tuple(sorted(partitions))) != self._last.unclear:
             self._save(replace(self._last, unclear=unclear))
 
-    def write_waits(self, table: str, partitions: Iterable[int]) -> None:
-        """Write which table due records wait for, and in which partitions, if that changed."""
-        where = ", ".join(map(str, partitions))
-        text = f"due records wait until the table {table} has read further, partitions {where}: check its service"
-        if (waits := text if where else "") != self._last.waits:
+    def write_waits(self, partitions: Mapping[str, Iterable[int]]) -> None:
+        """Write which tables due records wait for, and for each in which partitions, if that changed."""
+        shown = {table: ", ".join(map(str, where)) for table, where in partitions.items()}
+        waits = "; ".join(
+            f"due records wait until the table {table} has read further, partitions {where}: check its service"
+            for table, where in shown.items()
+        )
+        if waits != self._last.waits:
             self._save(replace(self._last, waits=waits))
 
     def write_recovered(self, partition: int, how: str) -> None:

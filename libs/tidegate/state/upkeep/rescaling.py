@@ -165,7 +165,7 @@ def rescaled(
             advanced_clock=max(known.advanced_clock for known in sources),
             remembered_from=_latest(known.remembered_from for known in sources),
             floor=_latest(known.floor for known in sources),
-            needs=_earliest(known.needs for known in sources),
+            needs=_earliest([known.needs for known in sources]),
         )
     changed = {p: PartitionChange(counts=counts) for p, counts in held.items() if counts.emitted}
     return replace(
@@ -218,5 +218,6 @@ def _latest(times: Iterable[int | None]) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def _earliest(times: Iterable[int | None]) -> int | None:
-    return min((time for time in times if time is not None), default=None)
+def _earliest(needs: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    tables = dict.fromkeys(table for each in needs for table in each)
+    return {table: min(each[table] for each in needs if table in each) for table in tables}

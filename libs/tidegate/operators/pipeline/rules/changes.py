@@ -79,7 +79,7 @@ def changes_of_steps(before: Chain, after: Chain, held: Held, known: int) -> Ite
         if name not in before.stateful:
             # rule: new-step-last
             refused = None if set(list(after.stateful)[at:]).isdisjoint(common) else _NOT_AT_THE_END
-            if after.stateful[name].rules.reads() is not None:
+            if after.stateful[name].rules.reads():
                 refused = _READ_NO_TABLE
             yield PartChange(f"steps.{name}", None, _written(after.stateful[name]), refused, _STARTS_EMPTY)
     yield from _stateless(before, after, common)
@@ -118,7 +118,7 @@ def _removed(before: Chain, name: str, held: Held) -> PartChange:
     if any(holding.values()):
         told = ", ".join(f"{step} holds {count:,}" for step, count in holding.items() if count)
         refused = f"{told}: let `tidegate flush` release it, and windows expire"
-    elif before.stateful[name].rules.reads() is not None:
+    elif before.stateful[name].rules.reads():
         refused = _READS_A_TABLE
     return PartChange(f"steps.{name}", _written(before.stateful[name]), None, refused)
 

@@ -94,10 +94,6 @@ class Graph:
         before = self._origins(self._reads[reads[0]])
         return (before,) if isinstance(step, FlatMap) else before
 
-    def stateful_before(self, name: str) -> set[str]:
-        """Return the names of the steps that hold state and stand before the step of that name."""
-        return self._stateful_among(self._reads[self._names[name]])
-
     def untaken(self) -> dict[str, int]:
         """Return the nodes, or INPUT, with results in the log that are records which no step with state has taken.
 

@@ -31,7 +31,7 @@ def as_written(table: Stateful | None) -> dict[str, Any] | None:
 
 def check(table: Stateful, steps: Sequence[StepRules], places: Sequence[Place]) -> None:
     """Raise ValidationError unless one of the steps joins the table and can, and none has its name."""
-    joins = [at for at, step in enumerate(steps) if isinstance(step, Stateful) and step.rules.reads() is not None]
+    joins = [at for at, step in enumerate(steps) if isinstance(step, Stateful) and step.rules.reads()]
     problems = [
         _detail(at, InvalidValue(f"the table is named {table.name}, too", "give the table another name"))
         for at, step in enumerate(steps)
@@ -48,8 +48,7 @@ def check(table: Stateful, steps: Sequence[StepRules], places: Sequence[Place]) 
 def _conflicts(table: Stateful, step: StepRules, place: Place) -> list[InvalidValue]:
     """Return why the step cannot join the table. Behind windows it looks up plain keys in a table without windows."""
     assert isinstance(step, Stateful)
-    read = step.rules.reads()
-    if read is None or read.table != table.name:
+    if [read.table for read in step.rules.reads()] != [table.name]:
         return [InvalidValue(f"it joins another table than {table.name}", f"write table: {table.name}")]
     known = as_config(table.rules).as_table()
     assert known is not None

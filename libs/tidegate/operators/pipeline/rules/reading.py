@@ -166,7 +166,7 @@ class Reading:
         _check_emits(rules, emits)
         table = None if step.table_value is None else values_of(step.table_value)
         _check_table(rules, emits, table)
-        if rules.reads() is not None:
+        if rules.reads():
             self._check_is_only_reader()
         if place is None:
             return step, None
@@ -184,7 +184,7 @@ class Reading:
         Such a step is added where aggregates would read values that are not JSON, or have two sides. `reads`: what it
         reads in place of the operator.
         """
-        if place is None or place.values.form not in _IN_COLUMNS or not rules.reads_json() or rules.reads() is not None:
+        if place is None or place.values.form not in _IN_COLUMNS or not rules.reads_json() or rules.reads():
             return place
         names = {field.name for field in rules.held_columns(place.values)}
         if place.is_input and (timestamp := self._shared.get("timestamp")) is not None:
@@ -201,7 +201,7 @@ class Reading:
 
     def _check_is_only_reader(self) -> None:
         # rule: one-table
-        if any(isinstance(step, Stateful) and step.rules.reads() is not None for step in self.steps):
+        if any(isinstance(step, Stateful) and step.rules.reads() for step in self.steps):
             raise InvalidValue("another step reads a table already", "write the join as an operator of its own")
 
     def _inferred(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -388,7 +388,7 @@ def _check_json(values: Values, *, stamped: bool, reader: str | None = None) -> 
 
 def _check_table(rules: OperatorRules, emits: pa.Schema | None, table: Values | None) -> None:
     """Raise InvalidValue if the step has a type of a table's values, and nothing that it would be of."""
-    if table is not None and (rules.reads() is None or not rules.reads_json()):
+    if table is not None and (not rules.reads() or not rules.reads_json()):
         raise InvalidValue("the step makes no values of those of a table", "remove table_value")
     if table is not None and emits is not None:
         raise InvalidValue("the fields of the table's values are given twice", "remove emits")

@@ -48,7 +48,7 @@ def with_tables(state: S, application: Application, pins: Mapping[str, Pin], met
     """Return the state after it was given its tables at these pins, as complete as they were for the batch."""
     for table, pin in pins.items():
         read = table_state(application, table, pin, partition)
-        cast(TableReader, state).read_table(read, meta.changed[partition].open_until)
+        cast(TableReader, state).read_table(read, meta.changed[partition].open_until(table), table)
     return state
 
 

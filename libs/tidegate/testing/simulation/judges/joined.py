@@ -63,8 +63,8 @@ class TableOracle(Oracle):
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
         """Let the twin keep versions from the floor of the batch on. Raise Violation if the join needs older ones."""
         reader, floor = self.reader.newest, meta.partitions[partition].complete_from
-        known = None if reader is None else reader.partitions[partition].needs
-        needs = NO_STREAM_TIME - GRACE_MS if known is None else known
+        known = {} if reader is None else reader.partitions[partition].needs
+        needs = known.get(TABLE, NO_STREAM_TIME - GRACE_MS)
         if floor > max(before.partitions[partition].complete_from, needs):
             raise Violation(f"batch {meta.batch} of the table: floor {floor} in {partition}, its join needs {needs}")
         twin.needs = floor
@@ -99,7 +99,7 @@ class ReaderOracle(Oracle):
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
         state = self.table.state_at(meta.inputs[TABLE].version, partition)
-        twin.read_table(state, meta.changed[partition].open_until)
+        twin.read_table(state, meta.changed[partition].open_until(TABLE))
 
     def _note(self, partition: int, result: StepResult) -> None:
         self._waiting[partition] = measured(result.measures, "waiting_records_now")
