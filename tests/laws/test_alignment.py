@@ -150,7 +150,7 @@ class Services:
         self.stream_read, self.due = until, result.stream_time - GRACE
         self.gate.add_due(self.due, table_end)
         self.emitted += [(row["offset"], row["valid_from"], row["cause"]) for row in result.emissions.to_pylist()]
-        self.needs, self.waiting = result.needs["table"], result.measures["waiting_records_now"]
+        self.needs, self.waiting = result.needs["t"], result.measures["waiting_records_now"]
         if self.chance.random() < 0.7:  # else the lease is stale
             self.lease = Lease(self.lease.epoch, 0, {0: self.needs})
 
