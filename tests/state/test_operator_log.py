@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
@@ -175,6 +176,15 @@ def test_rows_are_read_by_partition_batch_and_seq_from_a_batch_on(log: OperatorL
     assert log.read("state", columns=["key"]).column_names == ["key"]
     assert log.batches("state", 0) == [1, 2]
     assert log.batches("state", 0, after_batch=1) == [2]
+
+
+def test_the_kind_of_the_rows_is_written_once_for_each_part(log: OperatorLog) -> None:
+    batch = meta(log, 0)
+    (file,) = files(log, batch, {("state", 0): rows("a"), ("state", 1): rows("b"), ("emission", 1): rows("c")})
+    parquet = pq.ParquetFile(log.lake.place.folder / file.path).metadata
+    kinds = [parquet.row_group(number).column(0) for number in range(parquet.num_row_groups)]
+    assert {column.path_in_schema for column in kinds} == {"kind"}
+    assert all("RLE_DICTIONARY" in column.encodings for column in kinds)
 
 
 def test_a_file_with_many_batches_gives_only_those_asked_for(log: OperatorLog) -> None:

@@ -122,9 +122,9 @@ def _divided(table: pa.Table, parts: Sequence[Part]) -> list[pa.Table]:
     """Return the rows of each part, with the columns that say whose they are."""
     counts = [part.rows for part in parts]
     of_part = np.repeat(np.arange(len(parts), dtype=np.int32), counts)
-    kinds = pa.array([part.kind for part in parts])
+    kinds = pa.array([part.kind for part in parts]).dictionary_encode()  # each once, else Parquet repeats it per row
     whose = {
-        "kind": pa.DictionaryArray.from_arrays(of_part, kinds),
+        "kind": kinds.take(pa.array(of_part)),
         "partition": pa.array(np.array([part.partition for part in parts], np.int32)[of_part]),
     }
     rows = pa.table(whose | dict(zip(table.column_names, table.columns, strict=True)))
