@@ -88,10 +88,8 @@ def events_of(log: OperatorLog, rules: OperatorRules, query: KeyQuery) -> list[E
 
 
 def _rows(log: OperatorLog, kind: str, query: KeyQuery) -> pa.Table:
-    rows = log.read(
-        kind, query.partition, columns=[name for name in log.schema.names if name not in ("value", "headers")]
-    )
-    rows = rows.filter(pc.equal(rows["key"], pa.scalar(query.key, pa.binary())))
+    columns = [name for name in log.schema.names if name not in ("value", "headers")]
+    rows = log.read(kind, query.partition, columns=columns, keys=[query.key])
     return rows if query.step is None or kind != "state" else rows.filter(pc.equal(rows["step"], query.step))
 
 

@@ -15,8 +15,6 @@ from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.event_time import format_duration_ms, parse_duration_ms
 from tidegate.runtime.configuration.application import settings_of
 from tidegate.runtime.telemetry.batch_metrics import by_step
-from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.earlier_batches import metas_of
 
 NEWEST_BATCHES = 25
 
@@ -64,18 +62,15 @@ class OperatorHistory:
     options: Sequence[OptionLine]
 
 
-def history_of(
-    handle: OperatorLog, newest: BatchMeta, config: OperatorConfig, metrics: Mapping[str, Any]
-) -> OperatorHistory:
-    """Return what the log says about the newest batches at the handle's version, of which `newest` is the last.
+def history_of(metas: Sequence[BatchMeta], config: OperatorConfig, metrics: Mapping[str, Any]) -> OperatorHistory:
+    """Return what these batches, oldest first, say about the operator; the oldest only says when the next one began.
 
     `metrics`: the operator's, as its status has them; empty if they are not known.
     """
-    metas = metas_of(handle, range(max(0, newest.batch - NEWEST_BATCHES), newest.batch + 1))
     return OperatorHistory(
         batches=batch_lines(metas)[:NEWEST_BATCHES],
         steps=step_lines(config.operators, metas, metrics),
-        options=option_lines(config, newest.settings),
+        options=option_lines(config, metas[-1].settings),
     )
 
 

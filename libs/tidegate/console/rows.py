@@ -1,12 +1,13 @@
 """Rows of an operator's log as of a batch: what it held, its emissions, and its late and rejected records.
 
-Emissions and late and rejected rows are read from the newest file down, as far as a page needs. What is held follows
-from all state rows of a partition, so a partition that is too large for a page is refused.
+Rows are read from the newest batch down, as far as a page needs: a state row is held if no newer one has its slot. A
+version of a table ends where the next one of its key begins, which may be in any older batch; those are looked for by
+key. A partition that is too large for that is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,14 +18,14 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import StateError, UserError
 from tidegate.contracts.log_schema import Kind as RowKind
 from tidegate.operators.registry import kind_of, operator_for
-from tidegate.state.delta_log.data_files import DataFile, read_files
+from tidegate.runtime.configuration.changes import held_in
+from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.delta_log.positions import Position
 from tidegate.state.earlier_batches import log_after
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
 from tidegate.state.slots import live_rows
-from tidegate.state.upkeep.batch_history import overlapping
 
 PAGE_ROWS = 50
 
@@ -34,6 +35,9 @@ LARGEST_STATE_BYTES = 2**28
 
 LOOKED_THROUGH_ROWS = 500_000
 """After so many rows without a full page, as of a step that rarely emits, the page ends and names where to go on."""
+
+FIRST_SPAN, SPAN_GROWTH = 8, 8
+"""How many batches are read first, and how many times as many each time after that, until the page is full."""
 
 TRIES = 3
 """How often a page is read if a clean-up deletes its files meanwhile."""
@@ -63,7 +67,7 @@ class Page:
     """Rows of a log, newest first.
 
     `newest`: the metadata after the batch that the page is as of. `older`: the position below which the next page
-    begins; None if there is none. `total`: the number of all rows that are held, on a page of these.
+    begins; None if there is none. `total`: how much the partition holds, on a page of that.
     """
 
     rows: pa.Table
@@ -99,17 +103,55 @@ def _read(log: OperatorLog, rules: OperatorRules, query: Query) -> Page:
 def _held(log: OperatorLog, newest: BatchMeta, rules: OperatorRules, query: Query) -> Page:
     """Return a page of what a partition holds."""
     partition = min(newest.partitions, default=0) if query.partition is None else query.partition
-    files = log.data_files("state", partition)
-    refuse_too_much(files)
-    columns = [name for name in log.schema.names if name not in _NOT_OF_STATE]
-    rows = _of_step(log.read("state", partition, columns=columns), query.step)
-    live = live_rows(rows, tuple(_slot(rules)))
-    held = kind_of(rules.kind).held(live, rules)
-    found = _newest(_below(held, query.before), PAGE_ROWS + 1)
+    refuse_too_much(log.data_files("state", partition))
+    kind, slot = kind_of(rules.kind), tuple(_slot(rules))
+
+    def held(rows: pa.Table) -> pa.Table:
+        return _newest(_below(kind.held(live_rows(rows, slot), rules), query.before), PAGE_ROWS + 1)
+
+    rows, read_from = _newest_state(log, newest, partition, query, lambda rows: len(held(rows)) > PAGE_ROWS)
+    if kind.is_table:
+        keys = held(rows)["key"].to_pylist()
+        older = log.read("state", partition, columns=rows.column_names, up_to=read_from - 1, keys=keys)
+        rows = pa.concat_tables([_of_step(older, query.step), rows])
+    found = held(rows)
     page = found.slice(0, PAGE_ROWS)
-    added = [name for name in held.column_names if name not in log.schema.names]
-    older = _position(page, PAGE_ROWS - 1) if len(found) > PAGE_ROWS else None
-    return Page(rows=_shown(page, added), newest=newest, partition=partition, older=older, total=len(held))
+    added = [name for name in found.column_names if name not in log.schema.names]
+    below = _position(page, PAGE_ROWS - 1) if len(found) > PAGE_ROWS else None
+    known = newest.partitions.get(partition)
+    total = 0 if known is None else held_in(known, query.step or "")
+    return Page(rows=_shown(page, added), newest=newest, partition=partition, older=below, total=total)
+
+
+def _newest_state(
+    log: OperatorLog, newest: BatchMeta, partition: int, query: Query, is_enough: Callable[[pa.Table], bool]
+) -> tuple[pa.Table, int]:
+    """Return the state rows from the newest batch down to where they are enough, oldest first, and that batch.
+
+    Those of the batches above the page are without values: they only show which of the rows are no longer held.
+    """
+    columns = [name for name in log.schema.names if name not in _NOT_OF_STATE]
+    top = _top(newest, query)
+    above = log.read("state", partition, top, [name for name in columns if name != "value"])
+    found, after = [_of_step(above, query.step)], top
+    for after, up_to in _spans(top):
+        found.insert(0, _of_step(log.read("state", partition, after, columns, up_to=up_to), query.step))
+        if is_enough(rows := pa.concat_tables(found, promote_options="default")):
+            break
+    return rows, after + 1
+
+
+def _top(newest: BatchMeta, query: Query) -> int:
+    """Return the newest batch of which the page may have rows."""
+    return newest.batch if query.before is None else min(newest.batch, query.before.batch)
+
+
+def _spans(top: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges of batches from `top` down to 0, as (after, up to), each several times as long as the one before."""
+    length = FIRST_SPAN
+    while top >= 0:
+        yield max(top - length, -1), top
+        top, length = top - length, length * SPAN_GROWTH
 
 
 def _slot(rules: OperatorRules) -> Sequence[str]:
@@ -129,31 +171,27 @@ def refuse_too_much(files: Sequence[DataFile]) -> None:
 
 def _output(log: OperatorLog, newest: BatchMeta, query: Query) -> Page:
     """Return a page of emissions or of late or rejected rows."""
-    top = query.before.batch if query.before is not None else newest.batch
-    groups = reversed(overlapping(log.data_files(query.kind, query.partition, up_to=top)))
-    found, older = _newest_positions(log, groups, query)
+    found, older = _newest_positions(log, _top(newest, query), query)
     rows = _rows_at(log, query, found)
     return Page(rows=rows, newest=newest, partition=query.partition, older=older)
 
 
-def _newest_positions(
-    log: OperatorLog, groups: Iterable[Sequence[DataFile]], query: Query
-) -> tuple[pa.Table, Position | None]:
+def _newest_positions(log: OperatorLog, top: int, query: Query) -> tuple[pa.Table, Position | None]:
     """Return the positions of the page's rows, newest first, and the position below which the next page begins.
 
-    Only the columns that decide this are read, group by group from the newest on.
+    Only the columns that decide this are read, from batch `top` down.
     """
     columns = [*_FOUND_BY, *(["step"] if query.step is not None else [])]
     found, looked_through = pa.schema([(name, log.schema.field(name).type) for name in columns]).empty_table(), 0
-    for group in groups:
-        rows = _below(read_files(log.lake, group, log.schema, columns), query.before)
+    for after, up_to in _spans(top):
+        rows = _below(log.read(query.kind, query.partition, after, columns, up_to=up_to), query.before)
         looked_through += len(rows)  # those above do not count: else the next page might begin where this one did
         matching = _newest(_of_step(rows, query.step), PAGE_ROWS + 1)
         found = pa.concat_tables([found, matching]).slice(0, PAGE_ROWS + 1)
         if len(found) > PAGE_ROWS:
             return found.slice(0, PAGE_ROWS), _position(found, PAGE_ROWS - 1)
         if looked_through >= LOOKED_THROUGH_ROWS:
-            return found, Position(min(file.min_batch for file in group), 0, 0)
+            return found, Position(after + 1, 0, 0)
     return found, None
 
 

@@ -40,7 +40,7 @@ def metas_of(log: OperatorLog, batches: range) -> list[BatchMeta]:
 
     Besides the documents of these batches, only those back to the complete metadata that they build upon are read.
     """
-    found = documents(log, batches)
+    found = documents(log, batches) if batches else []
     if found and not is_complete(found[0]):
         found = documents(log, range(found[0]["base"], batches.start)) + found
     return [meta for meta in _put_together(found) if meta.batch >= batches.start]
@@ -176,11 +176,10 @@ def log_after(lake: Lake, batch: int | None) -> OperatorLog:
 
 def readable_batches(lake: Lake) -> range:
     """Return the batches after which `log_after` can show the log, from the oldest to the newest."""
-    log = log_after(lake, None)
-    if (newest := log.newest()) is None:
+    if (newest := newest_version(lake)) is None:
         return range(0)
-    oldest = _batch_at(lake, oldest_version(lake, log.version))
-    return range(max(oldest, 0), newest.batch + 1)
+    oldest = _batch_at(lake, oldest_version(lake, newest))
+    return range(max(oldest, 0), _batch_at(lake, newest) + 1)
 
 
 def _batch_at(log: Lake, version: int) -> int:

@@ -65,8 +65,7 @@ def _add_pages(app: FastAPI, sources: Sources) -> None:
 
     @app.get("/operators/{name}/series")
     def series(name: str, batch: BatchNumber = None) -> Response:
-        sources.config(name)
-        return JSONResponse(series_of(application, name, batch))
+        return JSONResponse(series_of(sources, name, batch))
 
     @app.get("/operators/{name}/key")
     def key(

@@ -6,7 +6,12 @@ from typing import Any
 
 from fastapi.responses import Response
 
-from tidegate.console.operator_page import history_of, status_after, without_log
+from tidegate.console.operator_page import (
+    NEWEST_BATCHES,
+    history_of,
+    status_after,
+    without_log,
+)
 from tidegate.console.overview import Problem, problems_of, summary_of
 from tidegate.console.pages.rendering import page
 from tidegate.console.pages.sources import Sources, content_of
@@ -18,7 +23,7 @@ from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding
 from tidegate.runtime.doctor.status import operator_status
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.earlier_batches import log_after, metas_of, readable_batches
+from tidegate.state.earlier_batches import log_after, readable_batches
 from tidegate.state.lake.opening import open_lake
 
 
@@ -29,27 +34,30 @@ def operator_page(sources: Sources, name: str, batch: int | None) -> Response:
     if batch is None:
         status = operator_status(application, name, sources.ends_of())
         problems = [*problems_of(name, status), *(each for each in sources.findings() if each.about == name)]
+        log = None if status["log"] is None else _after(application, name, None)[0]
     else:
-        status = status_after(_after(application, name, batch)[1])
-    has_log = status["log"] is not None
+        log, newest = _after(application, name, batch)
+        status = status_after(newest)
     history = without_log(config)
-    if has_log:
-        history = history_of(*_after(application, name, batch), config, status["metrics"])
+    if log is not None:
+        metas = sources.batches[name].newest_of(log, NEWEST_BATCHES + 1)
+        history = history_of(metas, config, status["metrics"])
     facts: dict[str, Any] = {
         "problems_found": problems,
         "known": status,
         "history": history,
         "holds": content_of(config),
         "asked": batch,
-        "batches": readable_batches(open_lake(application.lake / name)) if has_log else range(0),
+        "batches": readable_batches(open_lake(application.lake / name)) if log is not None else range(0),
     }
     return page("operator.html", summary=summary_of(name, config, status, SYSTEM_CLOCK.now_ms()), **facts)
 
 
-def series_of(application: Application, name: str, batch: int | None) -> dict[str, Any]:
+def series_of(sources: Sources, name: str, batch: int | None) -> dict[str, Any]:
     """Return the charts of the newest batches up to `batch`. Raise UserError if the log does not reach back to it."""
-    log, newest = _after(application, name, batch)
-    return charts_of(metas_of(log, range(max(0, newest.batch - CHARTED_BATCHES + 1), newest.batch + 1)))
+    sources.config(name)
+    log, _newest = _after(sources.application, name, batch)
+    return charts_of(sources.batches[name].newest_of(log, CHARTED_BATCHES))
 
 
 def _after(application: Application, name: str, batch: int | None) -> tuple[OperatorLog, BatchMeta]:

@@ -119,8 +119,9 @@ def read_files(
     *,
     after_batch: int = -1,
     up_to: int = ANY_BATCH,
+    keys: Sequence[bytes] | None = None,
 ) -> pa.Table:
-    """Return the files' rows of batches above `after_batch` and not above `up_to`, in ORDER.
+    """Return the files' rows of batches above `after_batch` and not above `up_to`, in ORDER; of these keys alone.
 
     Of each file its one part is read; all are of one kind. If they are of several partitions, they have to be all parts
     of the kind in these files. The result has the given columns of the log's schema (None: all); columns that a file
@@ -130,6 +131,8 @@ def read_files(
     ordered = sorted(files, key=lambda file: (file.partition, file.min_batch))
     # rule: part-alone
     filtered = (ds.field("batch") > after_batch) & (ds.field("batch") <= up_to) & _of_parts(ordered)
+    if keys is not None:
+        filtered &= ds.field("key").isin(pa.array(keys, pa.binary()))
     rows = _scan(log, ordered, schema, list(dict.fromkeys([*wanted, *ORDER])), filtered)
     return in_order(rows).select(wanted)
 

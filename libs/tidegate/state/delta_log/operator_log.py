@@ -262,13 +262,14 @@ class OperatorLog:
         columns: Sequence[str] | None = None,
         *,
         up_to: int = ANY_BATCH,
+        keys: Sequence[bytes] | None = None,
     ) -> pa.Table:
         """Return the kind's rows of batches above `after_batch` and not above `up_to`, by partition, batch and seq.
 
-        None for `partition` means all partitions, None for `columns` all columns of the log.
+        None for `partition` means all partitions, None for `columns` all columns of the log, None for `keys` all keys.
         """
         files = self.data_files(kind, partition, after_batch=after_batch, up_to=up_to)
-        return read_files(self.lake, files, self.schema, columns, after_batch=after_batch, up_to=up_to)
+        return read_files(self.lake, files, self.schema, columns, after_batch=after_batch, up_to=up_to, keys=keys)
 
     def dataset(self) -> ds.Dataset:
         """Return all rows of the log, of every kind, as a dataset for engines that read the parts that they need."""
