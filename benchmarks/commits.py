@@ -91,7 +91,7 @@ class Service:
             output_batch=self.batch,
             active_clock=self.batch,
         )
-        first = first_meta(OPERATOR, self.log.table_id, self.batch * EVERY_MS, "t", {})
+        first = first_meta(OPERATOR, self.log.table_id, self.batch * EVERY_MS, {"t": {}})
         partitions = dict.fromkeys(range(PARTITIONS), known)
         return replace(first, epoch=1, batch=self.batch, attempt=attempt, action=action, partitions=partitions)
 

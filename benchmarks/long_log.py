@@ -143,7 +143,7 @@ def make(application: Application, *, partitions: int, commits: int, held: int =
 
 def _first(log: OperatorLog, partitions: int) -> BatchMeta:
     return replace(
-        first_meta(NAME, log.table_id, START_MS, TOPIC, dict.fromkeys(range(partitions), 0)),
+        first_meta(NAME, log.table_id, START_MS, {TOPIC: dict.fromkeys(range(partitions), 0)}),
         epoch=1,
         batch=0,
         attempt=uuid4().hex,

@@ -189,7 +189,7 @@ def commit(log: OperatorLog, batch: int, files: list[DataFile]) -> None:
 
 def meta(batch: int, action: Any) -> BatchMeta:
     """Return minimal metadata of the batch."""
-    return replace(first_meta(OPERATOR, "t", 0, "", {}), epoch=1, batch=batch, attempt=f"a{batch}", action=action)
+    return replace(first_meta(OPERATOR, "t", 0, {"": {}}), epoch=1, batch=batch, attempt=f"a{batch}", action=action)
 
 
 def recovery(shares: list[PartitionRun], progress: Callable[[str], Any]) -> dict[str, float]:

@@ -161,7 +161,7 @@ def _meta(log: OperatorLog, number: int, partitions: int, action: str) -> BatchM
     known = PartitionMeta(next_offset=number, stream_time=number, last=(number, attempt))
     before = log.newest()
     return replace(
-        first_meta(OPERATOR, log.table_id, clock, "t", {}),
+        first_meta(OPERATOR, log.table_id, clock, {"t": {}}),
         epoch=1,
         batch=number,
         attempt=attempt,

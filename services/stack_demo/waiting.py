@@ -38,9 +38,11 @@ def _has_arrived(application: Application, name: str) -> bool:
 
 
 def _is_committed(application: Application, name: str) -> bool:
-    log, topic = open_lake(application.lake / name), application.operators[name].input
+    log, topics = open_lake(application.lake / name), application.operators[name].inputs
     newest = OperatorLog.at(log, None).newest() if has_version(log, None) else None
-    return newest is not None and newest.next_offsets == latest(client(application.kafka), topic)
+    return newest is not None and newest.read_to == {
+        topic: latest(client(application.kafka), topic) for topic in topics
+    }
 
 
 def _is_published(application: Application, name: str) -> bool:

@@ -175,7 +175,8 @@ class Handle:
             self._pause(deadline, "Spark has not started")
         for driver in sorted(self._drivers, key=lambda driver: depth(driver.name, self.configuration)):
             self._check_running()
-            targets = self._ends(self.configuration.operators[driver.name].input, deadline)
+            topics = self.configuration.operators[driver.name].inputs
+            targets = {topic: self._ends(topic, deadline) for topic in topics}
             while not driver.has_reached(targets):
                 self._pause(
                     deadline, f"{driver.name} has not caught up" + (f": {driver.waits}" if driver.waits else "")
@@ -245,7 +246,7 @@ def depth(name: str, configuration: Configuration) -> int:
     """Return how many operators of the application stand between this one and the topics that others write."""
     operators = configuration.operators
     config = operators[name]
-    before = [other for other, each in operators.items() if any(out.topic == config.input for out in each.outputs())]
+    before = [other for other, each in operators.items() if any(out.topic in config.inputs for out in each.outputs())]
     before += [read.table for read in config.reads()]
     return max((1 + depth(other, configuration) for other in before), default=0)
 

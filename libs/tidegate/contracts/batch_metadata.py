@@ -94,6 +94,27 @@ Raised = tuple[tuple[int, int], ...]
 """Pairs (from, by), ascending: records at offsets from `from` on in the log are `by` lower in the input."""
 
 
+class Reading(NamedTuple):
+    """How far an input topic is read in a partition.
+
+    `leader_epoch`: of the record batch before the next offset; -1: not known. `reached`: where there are several input
+    topics, the largest timestamp that was read of this one, ms: by these times their records are merged.
+    """
+
+    next_offset: int
+    leader_epoch: int = -1
+    reached: int = NO_STREAM_TIME
+
+    @classmethod
+    def from_raw(cls, raw: Sequence[Any]) -> Reading:
+        """Return what metadata holds for a further topic."""
+        return cls(*raw)
+
+
+Ends = Mapping[str, Mapping[int, int]]
+"""An offset of each partition of each input topic."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionMeta:
     """What is known of one partition after a batch: how far its input is read, its state, and its output.
@@ -101,10 +122,12 @@ class PartitionMeta:
     Batches, clocks, and offsets are -1 where there was none yet. Clocks are wall-clock times of batches, ms.
     """
 
-    next_offset: int  # of the input: where the next batch begins
+    next_offset: int  # of the input, or of the first of its topics: where the next batch begins
     query_offset: int = -1  # if the input is a streaming DataFrame: where the next Spark micro-batch begins
     raised: Raised = ()  # where the input used offsets again
     leader_epoch: int = -1  # of the record batch before the next offset
+    reached: int = NO_STREAM_TIME  # the largest timestamp read of the first topic, if there are several, ms
+    further: dict[str, Reading] = field(default_factory=dict)  # how far the other input topics are read
     stream_time: int = NO_STREAM_TIME  # ms
     last: tuple[int, str] | None = None  # (batch, attempt) of the newest commit that changed the state
     totals: Counts = Counts()  # of all batches; what is held is held now
@@ -124,6 +147,11 @@ class PartitionMeta:
     def begun(self) -> bool:
         """Return whether a batch has changed the partition's state yet."""
         return self.last is not None
+
+    @property
+    def position(self) -> int:
+        """Return the next offset, of several input topics the sum of theirs: so records of all are numbered in turn."""
+        return self.next_offset + sum(reading.next_offset for reading in self.further.values())
 
     @property
     def complete_from(self) -> int:
@@ -181,7 +209,7 @@ class BatchMeta:
     topics: dict[str, str] = field(default_factory=dict)
     compacted: int = 0  # the batch of the newest compaction
     figures: dict[str, int] = field(default_factory=dict)  # totals; see runtime.telemetry.batch_metrics
-    skips: tuple[tuple[int, int, int, int, int], ...] = ()  # newest `skipped`: (batch, clock, partition, from, to)
+    skips: tuple[tuple[int | str, ...], ...] = ()  # newest `skipped`: batch, clock, partition, from, to, further topic
     recorded: int = -1  # the batch up to which metadata is in `meta` rows
     inputs: dict[str, Pin] = field(default_factory=dict)  # per table that was read: the version read
     published_from: int = 0  # the batch in which `output` was configured
@@ -197,13 +225,42 @@ class BatchMeta:
 
     @property
     def next_offsets(self) -> dict[int, int]:
-        """Return the input's next offset of each partition."""
+        """Return the next offset of each partition of the input, or of the first of its topics."""
         return {partition: known.next_offset for partition, known in self.partitions.items()}
+
+    def readings(self, topic: str) -> dict[int, Reading]:
+        """Return how far an input topic is read in each partition; empty if it is none of them."""
+        if topic == self.input:
+            return {p: Reading(at.next_offset, at.leader_epoch, at.reached) for p, at in self.partitions.items()}
+        return {p: at.further[topic] for p, at in self.partitions.items() if topic in at.further}
+
+    @property
+    def input_topics(self) -> list[str]:
+        """Return the input topics, the first one first."""
+        return [self.input, *dict.fromkeys(topic for known in self.partitions.values() for topic in known.further)]
+
+    @property
+    def read_to(self) -> dict[str, dict[int, int]]:
+        """Return the next offset of each partition of each input topic."""
+        found = {topic: self.readings(topic) for topic in self.input_topics}
+        return {topic: {p: at.next_offset for p, at in readings.items()} for topic, readings in found.items()}
+
+    def unread(self, ends: Ends) -> dict[int, int]:
+        """Return how many offsets before these ends are not read yet, per partition: of all input topics together."""
+        found = dict.fromkeys(self.partitions, 0)
+        for topic, offsets in self.read_to.items():
+            for partition, end in ends.get(topic, {}).items():
+                found[partition] += max(0, end - offsets[partition])
+        return found
+
+    def is_beyond(self, ends: Ends) -> bool:
+        """Return whether more was read than there is up to these ends."""
+        return any(own[p] > end for topic, own in self.read_to.items() for p, end in ends[topic].items())
 
     def to_json(self) -> str:
         """Return all metadata as one line of JSON; inverse of `from_json`."""
         document = _document_of(self, self.partitions)
-        return _one_line({name: said for name, said in document.items() if said or name not in _OF_PIPELINES})
+        return _one_line({name: said for name, said in document.items() if said or name not in _WHERE_NEEDED})
 
     @classmethod
     def from_json(cls, text: str) -> BatchMeta:
@@ -235,6 +292,8 @@ _SET_ON_DEMAND = {
     "query_offsets": "query_offset",
     "raised": "raised",
     "epochs": "leader_epoch",
+    "reached": "reached",
+    "further": "further",
     "snapshot": "snapshot_batch",
     "output": "output_batch",
     "active": "active_clock",
@@ -254,12 +313,12 @@ _NAMES = (
     "totals", "measures", "opened", "snapshot", "output", "active", "advanced", "compacted", "measured",
     "figures", "skips", "recorded", "inputs", "published_from", "sinks", "dead_letters", "dead_letters_from",
     "skipped", "settled", "recovered", "settings", "applied", "remembered", "readers", "floor", "needs", "reader_time",
-    "gates", "ledger",
+    "gates", "ledger", "reached", "further",
 )  # fmt: skip
 """The fields of a document, in their order."""
 
-_OF_PIPELINES = {"ledger", "sinks", "reader_time"}
-"""Fields that other operators' documents do not have."""
+_WHERE_NEEDED = {"ledger", "sinks", "reader_time", "reached", "further"}
+"""Fields of pipelines and of operators with several input topics, which other operators' documents do not have."""
 
 _OF_CHANGES = {
     "counts": dict[int, Counts],

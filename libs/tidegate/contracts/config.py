@@ -619,6 +619,11 @@ class OperatorConfig(OperatorRules):
             raise InvalidValue("it is also the input or the output of this operator", "name another topic")
         return topic
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Return the topics that are read as streams; the first one is `input`."""
+        return (self.input,)
+
     def as_table(self) -> TableFacts | None:
         """Return what readers of this operator's table need to know about it; None if it is not a table."""
         return None

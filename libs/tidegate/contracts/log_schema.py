@@ -53,6 +53,13 @@ _COMMON = [
 ]
 
 
+ORIGIN = (
+    pa.field("origin_topic", pa.string()),  # late and rejected rows: the topic and the offset of the record
+    pa.field("origin_offset", pa.int64()),  # that the row shows, or that caused it
+)
+"""The columns of an operator that reads several input topics, whose `offset` numbers the records of all of them."""
+
+
 def is_partitioned(log_format: int) -> bool:
     """Return whether a log of the format has files of its own for each kind and partition, in folders."""
     return log_format <= PARTITIONED_FORMAT

@@ -6,9 +6,12 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
+import pyarrow as pa
+
 from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.kind import Kind
+from tidegate.contracts.log_schema import ORIGIN
 from tidegate.contracts.operator import Operator
 
 _NAMES = (
@@ -67,6 +70,11 @@ def config_type(name: str) -> type[OperatorConfig]:
 def operator_for(config: OperatorRules) -> Operator:
     """Return the operator that the configuration describes. Raise UserError if there is no such kind."""
     return kind_of(config.kind).operator(config)
+
+
+def columns_of(config: OperatorConfig) -> tuple[pa.Field, ...]:
+    """Return the columns that the operator's log has beyond those of every log."""
+    return (*operator_for(config).columns, *(ORIGIN if len(config.inputs) > 1 else ()))
 
 
 def _unknown(name: str) -> UserError:

@@ -101,5 +101,5 @@ def test_records_that_were_left_for_later_are_not_waited_for(kafka: ScriptedKafk
         wait_for(lambda: service.waits.asked)
         operator = service.driver.claim
         assert isinstance(operator, Owned)
-        operator.operator.ends = {0: 9, 1: 1}
+        operator.operator.ends = {"in": {0: 9, 1: 1}}
         assert not operator.operator.awaits_records_only()

@@ -179,10 +179,10 @@ def test_nothing_is_reached_while_a_record_that_is_due_waits_for_the_table(
     monkeypatch.setattr(type(operator._table), "nothing_waits", lambda table, newest: settled[0])
     driver._round(operator)
     assert operator.newest.next_offsets == {0: 5, 1: 5}
-    assert not driver.has_reached({0: 5, 1: 5})
+    assert not driver.has_reached({"in": {0: 5, 1: 5}})
     settled[0] = True
     driver._round(operator)
-    assert driver.has_reached({0: 5, 1: 5})
+    assert driver.has_reached({"in": {0: 5, 1: 5}})
 
 
 def test_an_operator_without_output_topics_runs_without_transactions(

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.fast
 CONFIG = read(
     SuppressionConfig, {"kind": "suppression", "input": "in", "output": "out", "until": {"time_limit": "30s"}}
 )
-BEFORE = replace(first_meta("op", "t", 0, "in", {0: 0, 1: 0}), topics={"in": "id of in", "out": "id of out"})
+BEFORE = replace(first_meta("op", "t", 0, {"in": {0: 0, 1: 0}}), topics={"in": "id of in", "out": "id of out"})
 
 
 def check(**topics: tuple[str, int]) -> None:

@@ -97,7 +97,7 @@ def test_a_truncation_is_reported_with_the_command_that_accepts_it() -> None:
     kafka.topics["in"] = ("id of in", 3)
     kafka.ends = {0: 60, 1: 20, 2: 29}
     with pytest.raises(InputTruncated) as told:
-        check_nothing_truncated(kafka, READ, CONFIG)  # type: ignore[arg-type]
+        check_nothing_truncated(kafka, READ)  # type: ignore[arg-type]
     assert told.value.value == "partition 0: offsets 60 to 99; partition 2: offsets 29 to 29"
     assert told.value.remedy.endswith(f"tidegate skip FILE {READ.operator} 0:100-60 2:30-29")
 
@@ -134,7 +134,7 @@ def test_if_a_task_finds_a_truncation_the_driver_names_all_ranges(
 
 
 def test_a_plan_has_the_leader_epoch_of_the_last_record_and_the_log_stores_it() -> None:
-    plans = plan_records(PlanBasis(READ, {}, {}), {0: 110, 2: 31})
+    plans = plan_records(PlanBasis(READ, {}, {}), {"in": {0: 110, 2: 31}})
     assert [(plan.partition, plan.epoch) for plan in plans] == [(0, 5), (2, -1)]
     assert BatchMeta.from_json(READ.to_json()).partitions == READ.partitions
 

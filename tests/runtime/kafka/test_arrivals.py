@@ -41,8 +41,8 @@ def waited(
 ) -> float:
     """The seconds that a wait took."""
     started = time.monotonic()
-    positions = {partition: Position(LEADER, offset) for partition, offset in positions.items()}
-    arrivals.wait(topic, positions, longest_s=longest_s, interrupted=interrupted)
+    awaited = {topic: {partition: Position(LEADER, offset) for partition, offset in positions.items()}}
+    arrivals.wait(awaited, longest_s=longest_s, interrupted=interrupted)
     return time.monotonic() - started
 
 

@@ -41,7 +41,7 @@ def emitted(kafka: ScriptedKafka, producer: Producer, count: int = 1) -> Produce
 
 
 def marked(kafka: ScriptedKafka, producer: Producer) -> Producer:
-    return commit_offsets(kafka, producer, "group", "in", {0: (5, "mark")}, deadline_s=5)
+    return commit_offsets(kafka, producer, "group", {"in": {0: (5, "mark")}}, deadline_s=5)
 
 
 def whole(kafka: ScriptedKafka, producer: Producer, count: int = 1) -> Producer:

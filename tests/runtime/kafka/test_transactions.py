@@ -172,7 +172,7 @@ def test_an_end_without_an_answer_is_resolved_by_the_own_id_and_the_mark(
 ) -> None:
     name, group, deaf = topic(), unused("group"), Deaf(broker, "EndTxnRequest")
     producer = emit(deaf, start(), name, [row(b"published")])
-    producer = commit_offsets(deaf, producer, group, name, {0: (5, "mark 1")}, 30)
+    producer = commit_offsets(deaf, producer, group, {name: {0: (5, "mark 1")}}, 30)
     with pytest.raises(EngineError, match="no answer"):
         end(deaf, producer, commit=True, deadline_s=30)
     renewed = start(producer.transactional_id, current=producer)
@@ -203,7 +203,7 @@ def test_offset_and_mark_are_committed_only_with_the_output(
     assert committed_offsets(kafka, group, name, [0]) == {0: None}
     for batch, commit in ((1, True), (2, False)):
         producer = emit(kafka, producer, name, [row(b"v")], batch=batch)
-        producer = commit_offsets(kafka, producer, group, name, {0: (10 * batch, f"tidegate/1 table {batch}")}, 30)
+        producer = commit_offsets(kafka, producer, group, {name: {0: (10 * batch, f"tidegate/1 table {batch}")}}, 30)
         producer = end(kafka, producer, commit=commit, deadline_s=30)
     assert committed_offsets(kafka, group, name, [0]) == {0: CommittedOffset(offset=10, metadata="tidegate/1 table 1")}
     assert committed(broker.bootstrap, group, name) == (10, "tidegate/1 table 1")
@@ -213,7 +213,7 @@ def test_a_mark_waits_for_the_transaction_that_is_about_to_change_it(
     kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start
 ) -> None:
     name, group, other = topic(), unused("group"), KafkaClient({"bootstrap.servers": broker.bootstrap})
-    producer = commit_offsets(other, emit(other, start(), name, [row(b"v")]), group, name, {0: (3, "mark")}, 30)
+    producer = commit_offsets(other, emit(other, start(), name, [row(b"v")]), group, {name: {0: (3, "mark")}}, 30)
     ending = threading.Timer(0.5, lambda: end(other, producer, commit=True, deadline_s=30))
     ending.start()
     assert committed_offsets(kafka, group, name, [0]) == {0: CommittedOffset(offset=3, metadata="mark")}

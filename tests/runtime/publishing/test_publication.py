@@ -133,7 +133,7 @@ def opened_with(
     if prepared is None:
         return started.producers[0]
     sent = open_output(kafka, prepared, 5.0)  # type: ignore[arg-type]
-    marked = started.add_marks(sent, newest.next_offsets, newest.batch)
+    marked = started.add_marks(sent, newest.read_to, newest.batch)
     assert isinstance(marked, Opened)
     return marked.producer
 

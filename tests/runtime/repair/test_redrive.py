@@ -181,7 +181,7 @@ def sender(kafka: ScriptedKafka, tmp_path: Path) -> Redriving:
     log = OperatorLog.open(
         lake_at(tmp_path / "lake" / NAME), NAME, log_schema(operator_for(config).columns), create=True
     )
-    begun = first_meta(NAME, log.table_id, 0, "in", {0: 0, 1: 0})
+    begun = first_meta(NAME, log.table_id, 0, {"in": {0: 0, 1: 0}})
     meta = after_claim(begun, attempt="a", clock=0, config="", topics={})
     files = [
         _written(log, "late", 0, [(b"late", 5, 8)]),

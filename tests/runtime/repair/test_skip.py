@@ -20,18 +20,18 @@ READ = described(meta(3, 0, {}), input="in", next_offset={0: 10, 1: 20, 2: 30})
 
 
 def test_the_ranges_between_the_next_and_the_first_offsets_are_lost() -> None:
-    assert lost_ranges(READ, {0: 10, 1: 25, 2: 0}) == {1: (20, 25)}
+    assert lost_ranges(READ, "in", {0: 10, 1: 25, 2: 0}) == {1: (20, 25)}
 
 
 def test_a_loss_is_reported_for_all_partitions_with_the_command_that_accepts_it() -> None:
     with pytest.raises(OffsetsGone) as told:
-        check_nothing_lost(READ, CONFIG, {0: 12, 1: 25, 2: 30})
+        check_nothing_lost(READ, {"in": {0: 12, 1: 25, 2: 30}})
     assert told.value.value == "partition 0: offsets 10 to 11; partition 1: offsets 20 to 24"
     assert told.value.remedy.endswith(f"tidegate skip FILE {READ.operator} 0:10-12 1:20-25")
 
 
 def test_without_lost_records_there_is_no_error() -> None:
-    check_nothing_lost(READ, CONFIG, {0: 10, 1: 0, 2: 30})
+    check_nothing_lost(READ, {"in": {0: 10, 1: 0, 2: 30}})
 
 
 @pytest.mark.parametrize("named", [{1: (20, 25)}, {1: (20, 22)}, {0: (10, 12), 1: (20, 25)}])

@@ -41,7 +41,7 @@ def test_an_observation_has_the_newest_commit_and_the_end_offsets(one: OperatorD
     one._run_owned(ClaimedOperator.round)
     seen = one.observe()
     assert seen.newest is one.claim.operator.newest
-    assert seen.ends == {0: 5, 1: 5}
+    assert seen.ends == {"in": {0: 5, 1: 5}}
     assert seen.files == 0
     one.claim.operator.compact()
     assert one.observe().files == len(one.claim.operator.log.data_files("meta")) == 1

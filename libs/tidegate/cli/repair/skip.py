@@ -20,8 +20,9 @@ _RANGE = re.compile(r"(\d+):(\d+)-(\d+)")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.argument("operator")
 @click.argument("ranges", nargs=-1, required=True, metavar="PARTITION:FROM-TO...")
+@click.option("--topic", help="Input topic that has lost the records; default: the first one.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -> None:
+def command(file: Path, operator: str, ranges: tuple[str, ...], topic: str | None, as_json: bool) -> None:
     """Continue after records that the input topic deleted before OPERATOR had read them.
 
     When this happens, the operator stops and names the ranges. TO is the first offset to read next. If the topic lost
@@ -34,7 +35,7 @@ def command(file: Path, operator: str, ranges: tuple[str, ...], as_json: bool) -
     [name] = select_operators(application, operator)
     refuse_while_driven(application, name)
     named = dict(_range(text) for text in ranges)
-    batch = skip(application, name, named)
+    batch = skip(application, name, named, topic=topic)
     line = {"operator": name, "batch": batch, "skipped": {str(p): list(offsets) for p, offsets in named.items()}}
     click.echo(json.dumps(line) if as_json else f"{name}: skipped {shown(named)}, recorded as batch {batch}")
 

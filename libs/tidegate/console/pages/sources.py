@@ -61,7 +61,8 @@ class Sources:
 
     def _ask_broker(self) -> dict[str, TopicEnds]:
         ends_of = from_broker(self.application)
-        return {topic: ends_of(topic) for topic in {config.input for config in self.application.operators.values()}}
+        topics = {topic for config in self.application.operators.values() for topic in config.inputs}
+        return {topic: ends_of(topic) for topic in topics}
 
 
 def content_of(config: OperatorConfig) -> list[tuple[str | None, str]]:

@@ -13,7 +13,7 @@ DEPARTURES, DEPARTURES_BY_AIRPORT, WEATHER = "departures", "departures-by-airpor
 def topics_of(application: Application) -> list[str]:
     """Return the topics that the application's operators read and write."""
     operators = application.operators.values()
-    return sorted({topic for operator in operators for topic in (operator.input, *configured(operator).topics)})
+    return sorted({topic for operator in operators for topic in (*operator.inputs, *configured(operator).topics)})
 
 
 def create_missing(application: Application) -> list[str]:

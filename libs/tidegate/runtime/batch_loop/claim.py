@@ -17,7 +17,7 @@ from tidegate.contracts.kill_points import reach
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.naming import group_id
 from tidegate.control.ledger import OperatorKey
-from tidegate.operators.registry import operator_for
+from tidegate.operators.registry import columns_of
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.earlier_runs import (
     NewestInDatabase,
@@ -102,15 +102,16 @@ class Claimant:
         """
         known = self._newest.topics if self._attempts else {}
         found = preflight.find_topics(self._kafka(), self._config, known)
-        starts = offsets.earliest(self._kafka(), self._config.input)
+        starts = {topic: offsets.earliest(self._kafka(), topic) for topic in self._config.inputs}
+        # rule: equal-input-partitions/claim
+        preflight.check_equal_partitions(self._config, found)
         # rule: no-second-log
-        self._refuse_second_log(starts)
+        self._refuse_second_log(starts[self._config.input])
         self._log = self._open_log()
         before = self._log.newest() or first_meta(
             self._name,
             self._log.table_id,
             self._environment.clock.now_ms(),
-            self._config.input,
             starts,
             log_format=self._log.format,
         )
@@ -118,7 +119,7 @@ class Claimant:
         self._refuse_overtaken(before)
         self._newest = before
         preflight.check_topics(before, self._config, found)
-        preflight.check_nothing_lost(before, self._config, starts)
+        preflight.check_nothing_lost(before, starts)
         self._config = as_kept(before, self._logged(before))
         check_changes(before, self._config)
         # rule: former-output-first
@@ -143,7 +144,7 @@ class Claimant:
         log = self._log_lake()
         if self._attempts:
             check_log_exists(log)
-        schema = log_schema(operator_for(self._config).columns)
+        schema = log_schema(columns_of(self._config))
         clock = self._environment.clock
         return OperatorLog.open(log, self._name, schema, create=not self._attempts, steps_change=True, clock=clock)
 

@@ -8,14 +8,14 @@ those of `docs/protocol.md`. The decisions are pure functions in `state.decision
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta, Ends
 from tidegate.contracts.errors import BufferFull, EngineError, Fenced, InputTruncated, OffsetsGone, StartOver
 from tidegate.contracts.kill_points import reach
 from tidegate.runtime.batch_loop import pace, preflight
@@ -82,15 +82,15 @@ class DriverParts:
 class ClaimedOperator:
     """The operator under one claim; each claim makes a new one.
 
-    `newest`: the metadata of its newest commit. `ends`: the input's last stable offsets, as of the newest plan. Before
-    `open`, it has no tables.
+    `newest`: the metadata of its newest commit. `ends`: the last stable offsets of the input topics, as of the newest
+    plan. Before `open`, it has no tables.
     """
 
     def __init__(self, claimed: Claimed, application: Application, compacting: Compacting, driver: DriverParts) -> None:
         self.name, self.log, self.newest = claimed.meta.operator, claimed.log, claimed.meta
         self.publication = claimed.publication
-        self.ends: dict[int, int] = {}
-        self._leaders: dict[int, int] = {}
+        self.ends: Ends = {}
+        self._leaders: dict[str, Mapping[int, int]] = {}
         self._application, self._config = application, claimed.config
         self._compacting, self._driver, self._kafka = compacting, driver, driver.kafka
         self._clock = driver.environment.clock
@@ -176,28 +176,29 @@ class ClaimedOperator:
             line = "%s: after a reboot its state will be rebuilt: %s"
             lines.warning(line, self.name, error, extra=log_fields(self.name, batch=self.newest.batch))
 
-    def processed(self) -> dict[int, int]:
+    def processed(self) -> Ends:
         """Return the input's offsets up to which all is processed and published; empty while anything waits."""
         settled = not self.publication.unclear and self._tables.nothing_waits(self.newest)
-        return self.newest.next_offsets if settled else {}
+        return self.newest.read_to if settled else {}
 
     # ---- plans
 
-    def stable_ends(self) -> dict[int, int]:
-        """Return the input's last stable offsets now."""
-        return offsets.stable(self._kafka(), self._config.input)
+    def stable_ends(self) -> Ends:
+        """Return the last stable offsets of the input topics now."""
+        return {topic: offsets.stable(self._kafka(), topic) for topic in self._config.inputs}
 
     def _plans(self) -> list[PartitionPlan]:
-        topic, idle_after = self._config.input, self._config.idle_after
-        leaders = self._kafka().leaders(topic)
+        topics, idle_after = self._config.inputs, self._config.idle_after
+        leaders = {topic: self._kafka().leaders(topic) for topic in topics}
         # rule: stable-offsets/planned
-        looks: list[Callable[[], Any]] = [self._check_topics, lambda: offsets.stable(self._kafka(), topic, leaders)]
-        _, ends = self._at_once(looks)
-        self.ends, self._leaders = ends, self._kafka().leaders(topic)
+        looks: list[Callable[[], Any]] = [partial(offsets.stable, self._kafka(), *each) for each in leaders.items()]
+        _, *found = self._at_once([self._check_topics, *looks])
+        ends = self.ends = dict(zip(topics, found, strict=True))
+        self._leaders = {topic: self._kafka().leaders(topic) for topic in topics}
         self._tables.pin_after_ends(self.newest, self._kafka)
         # rule: truncated-input/end
-        if any(end < self.newest.partitions[partition].next_offset for partition, end in ends.items()):
-            preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
+        if self.newest.is_beyond(ends):
+            preflight.check_nothing_truncated(self._kafka(), self.newest)
         basis = self._plan_basis()
         if first := plan_apply(basis):
             return first
@@ -209,14 +210,14 @@ class ClaimedOperator:
             return plans
         busy = {plan.partition for plan in plans}
         # rule: idle-at-high-watermark/read
-        begun, now = offsets.latest(self._kafka(), topic), self._clock.now_ms()
-        return plans + plan_idle(basis, begun, now, idle_after, busy)
+        begun = {topic: offsets.latest(self._kafka(), topic) for topic in topics}
+        return plans + plan_idle(basis, begun, self._clock.now_ms(), idle_after, busy)
 
     def awaits_records_only(self) -> bool:
         """Return whether, as far as this driver knows, nothing but new records of the input can make a batch due."""
         return (
             self._config.idle_after is None
-            and self.ends == self.newest.next_offsets
+            and self.ends == self.newest.read_to
             and not self.publication.unclear
             and not self._compacting.is_under_way
             and not self._driver.recovering.is_under_way
@@ -225,11 +226,14 @@ class ClaimedOperator:
 
     def is_behind(self) -> bool:
         """Return whether records that were there at the last round are still to be read."""
-        return any(end > self.newest.partitions[partition].next_offset for partition, end in self.ends.items())
+        return any(self.newest.unread(self.ends).values())
 
-    def next_positions(self) -> dict[int, Position]:
-        """Return where the input's next records are awaited, with the leaders of the last round."""
-        return {p: Position(self._leaders[p], offset) for p, offset in self.newest.next_offsets.items()}
+    def next_positions(self) -> dict[str, dict[int, Position]]:
+        """Return where the next records of the input topics are awaited, with the leaders of the last round."""
+        return {
+            topic: {p: Position(self._leaders[topic][p], offset) for p, offset in own.items()}
+            for topic, own in self.newest.read_to.items()
+        }
 
     def _plan_basis(self) -> PlanBasis:
         return PlanBasis(self.newest, self._lineage, self.publication.producers)
@@ -282,7 +286,7 @@ class ClaimedOperator:
         gates = {p.partition: {name: table.open_until for name, table in p.tables.items()} for p in plans}
         alignment = Alignment(self._tables.inputs, readers, gates)
         ran = self._clock.monotonic()
-        offsets_reached = {result.partition: result.next_offset for result in results}
+        offsets_reached = _offsets_reached(self._config.input, results)
         parts: list[Callable[[], Any]] = [partial(self._commit_results, attempt, plans, results, alignment)]
         parts += [
             partial(self.publication.add_marks, each, offsets_reached, attempt.batch) for each in _opened(results)
@@ -338,11 +342,11 @@ class ClaimedOperator:
         try:
             answers = results_of(self._driver.jobs.run(attempt, plans))
         except OffsetsGone:
-            starts = offsets.earliest(self._kafka(), self._config.input)
-            preflight.check_nothing_lost(self.newest, self._config, starts)
+            starts = {topic: offsets.earliest(self._kafka(), topic) for topic in self._config.inputs}
+            preflight.check_nothing_lost(self.newest, starts)
             raise
         except InputTruncated:
-            preflight.check_nothing_truncated(self._kafka(), self.newest, self._config)
+            preflight.check_nothing_truncated(self._kafka(), self.newest)
             raise
         return [self._driver.recovering.with_recovery(answer) for answer in answers]
 
@@ -401,6 +405,7 @@ class ClaimedOperator:
             operator=self.name,
             config=self._config,
             topic=self._config.input,
+            further=self._config.inputs[1:],
             route=self.publication.route,
             kafka=self._application.kafka,
             log=self.log.lake,
@@ -463,6 +468,14 @@ def _opened(results: Sequence[PartitionResult]) -> list[Opened]:
     """Return the open transactions of the results, each once."""
     opened = {each.transaction.partitions[0]: each.transaction for each in results if each.transaction is not None}
     return list(opened.values())
+
+
+def _offsets_reached(topic: str, results: Sequence[PartitionResult]) -> Ends:
+    """Return the next offsets of the partitions that took part; `topic` is the first input topic."""
+    further = {name for result in results for name in result.further}
+    return {topic: {result.partition: result.next_offset for result in results}} | {
+        name: {result.partition: result.further[name].next_offset for result in results} for name in further
+    }
 
 
 def _slowest(results: Sequence[PartitionResult]) -> dict[str, float]:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
 from typing import Any, TypeVar
 
-from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta, Ends
 from tidegate.contracts.errors import EngineError, Fenced, StartOver, Superseded, TidegateError, Unavailable, UserError
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.batch_loop import preflight
@@ -133,7 +133,7 @@ class OperatorDriver:
         self.claim: NotClaimed | InDoubt | Owned = NotClaimed()
         self._last_try_succeeded = self._shares_lake = self._was_fenced = False
         self._last_try_at: float | None = None
-        self._processed: dict[int, int] = {}
+        self._processed: Ends = {}
 
     def observe(self) -> Observation:
         """Return a snapshot of the driver's progress, for another thread. This makes no request."""
@@ -295,7 +295,7 @@ class OperatorDriver:
     def _committed_clock(self) -> int:
         return 0 if isinstance(self.claim, NotClaimed) else self.claim.operator.newest.clock
 
-    def _run_rounds(self, ended: Ended, targets: Mapping[int, int] | None) -> None:
+    def _run_rounds(self, ended: Ended, targets: Ends | None) -> None:
         pause_s = self._application.trigger_ms / 1_000
         while not ended.is_set():
             moved = self._with_retries(self._round, ended)
@@ -322,7 +322,6 @@ class OperatorDriver:
     def _wait_for_records(self, operator: ClaimedOperator, ended: Ended) -> None:
         """Wait until there are records to read, at most LONGEST_WAIT_S; end early for a request and for the end."""
         self._arrivals.wait(
-            self._config.input,
             operator.next_positions(),
             longest_s=LONGEST_WAIT_S,
             interrupted=lambda: ended.is_set() or ended.has_request(),
@@ -341,13 +340,17 @@ class OperatorDriver:
         """Return what the operator's due records wait for, as its status says; empty while nothing waits."""
         return self._parts.status.last.waits
 
-    def has_reached(self, targets: Mapping[int, int]) -> bool:
+    def has_reached(self, targets: Ends) -> bool:
         """Return whether all records before these offsets are processed and published, as of the last complete round.
 
         They are not while a record that is due waits for the table of a join. May be called from another thread.
         """
         processed = self._processed
-        return all(processed.get(partition, -1) >= target for partition, target in targets.items())
+        return all(
+            processed.get(topic, {}).get(partition, -1) >= target
+            for topic, own in targets.items()
+            for partition, target in own.items()
+        )
 
     # ---- retries
 

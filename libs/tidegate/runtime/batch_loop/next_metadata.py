@@ -7,7 +7,17 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tidegate.contracts.batch_metadata import BatchMeta, Counts, Outcome, PartitionChange, PartitionMeta, Pin, Settled
+from tidegate.contracts.batch_metadata import (
+    BatchMeta,
+    Counts,
+    Ends,
+    Outcome,
+    PartitionChange,
+    PartitionMeta,
+    Pin,
+    Reading,
+    Settled,
+)
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.log_schema import FORMAT, format_from_claim
 from tidegate.runtime.task.messages import PartitionResult
@@ -44,10 +54,9 @@ ALONE = Alignment()
 """That of an operator that reads no table and has no readers."""
 
 
-def first_meta(
-    operator: str, table_id: str, clock: int, topic: str, starts: dict[int, int], *, log_format: int = FORMAT
-) -> BatchMeta:
-    """Return the metadata before the first claim: epoch 0, next offsets at the beginnings of the input."""
+def first_meta(operator: str, table_id: str, clock: int, starts: Ends, *, log_format: int = FORMAT) -> BatchMeta:
+    """Return the metadata before the first claim: epoch 0, next offsets at the beginnings of the input topics."""
+    (topic, firsts), *others = starts.items()
     return BatchMeta(
         format=log_format,
         operator=operator,
@@ -59,7 +68,10 @@ def first_meta(
         clock=clock,
         config="",
         input=topic,
-        partitions={partition: PartitionMeta(next_offset=start) for partition, start in starts.items()},
+        partitions={
+            p: PartitionMeta(next_offset=start, further={name: Reading(offsets[p]) for name, offsets in others})
+            for p, start in firsts.items()
+        },
     )
 
 
@@ -99,16 +111,23 @@ def after_claim(
 
 
 def after_skip(
-    claim: BatchMeta, ranges: Mapping[int, tuple[int, int]], epochs: Mapping[int, int] = NO_PARTITIONS
+    claim: BatchMeta,
+    ranges: Mapping[int, tuple[int, int]],
+    epochs: Mapping[int, int] = NO_PARTITIONS,
+    topic: str | None = None,
 ) -> BatchMeta:
     """Return the metadata of a claim that skips offsets [from, to) of the partitions and records that.
+
+    `topic`: the input topic of these offsets; None: the first one.
 
     `to` before `from` is a skip back: the input lost the records from `to` on after they were read, and what it has
     there now is read. These offsets were used before, so that the log raises them.
     `epochs`: the leader epoch of the input right before `to`; the former epochs belong to records that are gone.
     """
-    skips = [(claim.batch, claim.clock, partition, start, end) for partition, (start, end) in ranges.items()]
-    moved = {p: _moved(claim.partitions[p], *span, epochs.get(p, -1)) for p, span in ranges.items()}
+    further = None if topic == claim.input else topic
+    named = () if further is None else (further,)
+    skips = [(claim.batch, claim.clock, partition, start, end, *named) for partition, (start, end) in ranges.items()]
+    moved = {p: _moved(claim.partitions[p], further, *span, epochs.get(p, -1)) for p, span in ranges.items()}
     return replace(
         claim,
         action="skip",
@@ -118,9 +137,13 @@ def after_skip(
     )
 
 
-def _moved(known: PartitionMeta, start: int, end: int, leader_epoch: int) -> PartitionMeta:
-    """Return what is known of a partition that goes on at `end` instead of `start`."""
-    raised = after_going_back(known.raised, start, end) if end < start else known.raised
+def _moved(known: PartitionMeta, further: str | None, start: int, end: int, leader_epoch: int) -> PartitionMeta:
+    """Return what is known of a partition that goes on at `end` instead of `start`, in a further topic or the first."""
+    at = known.position
+    raised = after_going_back(known.raised, at, at - start + end) if end < start else known.raised
+    if further is not None:
+        reading = known.further[further]._replace(next_offset=end, leader_epoch=leader_epoch)
+        return replace(known, raised=raised, further=known.further | {further: reading})
     # rule: truncated-input/skipped, skip-keeps-leader-epoch/kept, raised-offsets/recorded
     return replace(known, next_offset=end, raised=raised, leader_epoch=leader_epoch)
 
@@ -176,6 +199,8 @@ def _partition_after(known: PartitionMeta, result: PartitionResult, commit: Comm
         known,
         next_offset=result.next_offset,
         leader_epoch=result.epoch if result.epoch >= 0 else known.leader_epoch,
+        reached=result.reached,
+        further=dict(result.further) or known.further,
         stream_time=result.stream_time,
         last=commit,
         totals=_total(known.totals, result.counts),

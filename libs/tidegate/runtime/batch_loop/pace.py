@@ -26,5 +26,9 @@ def next_piece(piece: int, seconds: float, filled: bool) -> int:
 
 def left_behind(plans: Sequence[PartitionPlan], results: Sequence[PartitionResult]) -> bool:
     """Return whether any partition has read less than was planned."""
-    reached = {result.partition: result.next_offset for result in results}
-    return any(reached[plan.partition] < plan.end for plan in plans)
+    found = {result.partition: result for result in results}
+    return any(_left_behind(plan, found[plan.partition]) for plan in plans)
+
+
+def _left_behind(plan: PartitionPlan, result: PartitionResult) -> bool:
+    return result.next_offset < plan.end or any(result.further[at.topic].next_offset < at.end for at in plan.further)

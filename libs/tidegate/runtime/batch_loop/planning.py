@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
-from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta, Ends, Reading
 from tidegate.contracts.event_time import ALWAYS, NO_STREAM_TIME
 from tidegate.runtime.kafka.transactions import Producer
-from tidegate.runtime.task.messages import Hold, PartitionPlan
+from tidegate.runtime.task.messages import Hold, InputRange, PartitionPlan
 from tidegate.state.earlier_batches import LINEAGE
 from tidegate.state.protocol_decisions import Commit, Wanted, idle_advance
 
 IDLE_STEP_MS = 1_000
 """Smallest idle advance of stream time that is committed. So there is one commit a second, not one per trigger."""
+
+
+NOTHING_TO_READ: Ends = MappingProxyType({})
 
 
 class PlanBasis(NamedTuple):
@@ -28,13 +32,12 @@ class PlanBasis(NamedTuple):
     producers: Mapping[int, Producer]
 
 
-def plan_records(basis: PlanBasis, ends: Mapping[int, int], left_out: Collection[int] = ()) -> list[PartitionPlan]:
-    """Plan each partition with records between its next offset and its last stable offset."""
-    known = basis.newest.partitions
+def plan_records(basis: PlanBasis, ends: Ends, left_out: Collection[int] = ()) -> list[PartitionPlan]:
+    """Plan each partition with records between its next offset and its last stable offset, in any input topic."""
     return [
-        _plan(basis, partition, end)
-        for partition, end in sorted(ends.items())
-        if end > known[partition].next_offset and partition not in left_out
+        _plan(basis, partition, ends)
+        for partition, unread in sorted(basis.newest.unread(ends).items())
+        if unread and partition not in left_out
     ]
 
 
@@ -51,7 +54,7 @@ def plan_stream(basis: PlanBasis) -> dict[int, PartitionPlan]:
 
 def plan_idle(
     basis: PlanBasis,
-    high_watermarks: Mapping[int, int],
+    high_watermarks: Ends,
     now: int,
     idle_after: int,
     left_out: Collection[int] = (),
@@ -59,12 +62,13 @@ def plan_idle(
     """Plan an idle advance for each partition that holds records and has had no input for `idle_after` ms.
 
     A partition whose high watermark is beyond its next offset is not idle: it has records of open transactions, which
-    are read when these end.
+    are read when these end. Of several input topics each must be at its high watermark.
     """
-    plans = []
+    plans, read_to = list[PartitionPlan](), basis.newest.read_to
     for partition, known in sorted(basis.newest.partitions.items()):
         # rule: idle-at-high-watermark/plan
-        idle = partition not in left_out and high_watermarks.get(partition) == known.next_offset
+        read = all(high_watermarks[topic].get(partition) == offsets[partition] for topic, offsets in read_to.items())
+        idle = read and partition not in left_out
         if not idle or not known.totals.held:
             continue
         growth = idle_advance(known.active_clock, known.advanced_clock, now, idle_after)
@@ -94,15 +98,15 @@ def plan_apply(basis: PlanBasis) -> list[PartitionPlan]:
     return [replace(plan, action="apply") for plan in plans]
 
 
-def _plan(basis: PlanBasis, partition: int, end: int | None = None) -> PartitionPlan:
-    """Return the plan of a batch that reads the partition from its next offset up to `end` (None: reads nothing)."""
+def _plan(basis: PlanBasis, partition: int, ends: Ends = NOTHING_TO_READ) -> PartitionPlan:
+    """Return the plan of a batch that reads the partition's input topics from their next offsets up to these ends."""
     newest, known = basis.newest, basis.newest.partitions[partition]
     # rule: lineage-in-plan, truncated-input/plan
     return PartitionPlan(
         partition=partition,
         action="batch",
         start=known.next_offset,
-        end=known.next_offset if end is None else end,
+        end=ends.get(newest.input, {}).get(partition, known.next_offset),
         stream_time=known.stream_time,
         advance_to=NO_STREAM_TIME,
         wanted=Wanted(
@@ -115,4 +119,10 @@ def _plan(basis: PlanBasis, partition: int, end: int | None = None) -> Partition
         producer=basis.producers.get(partition),
         epoch=known.leader_epoch,
         raised=known.raised,
+        reached=known.reached,
+        further=tuple(_range(topic, at, ends.get(topic, {}).get(partition)) for topic, at in known.further.items()),
     )
+
+
+def _range(topic: str, read: Reading, end: int | None) -> InputRange:
+    return InputRange(topic, read.next_offset, read.next_offset if end is None else end, *read[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta, Ends
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, StateError, TidegateError, UserError
 from tidegate.kernels.memory.storage import MemoryStorage
@@ -17,7 +17,7 @@ from tidegate.runtime.publishing.topics import configured
 
 @dataclass(frozen=True, kw_only=True)
 class Topics:
-    """The operator's topics as they are in the cluster now, the input first: topic ids and numbers of partitions."""
+    """The operator's topics as they are in the cluster now, the inputs first: topic ids and numbers of partitions."""
 
     ids: dict[str, str]
     partitions: dict[str, int]
@@ -44,7 +44,7 @@ def topics_in(found: Mapping[str, TopicMetadata], config: OperatorConfig, known:
 
 
 def _names(config: OperatorConfig) -> list[str]:
-    return [config.input, *configured(config).topics]
+    return [*config.inputs, *configured(config).topics]
 
 
 def _missing(name: str, known: str | None) -> TidegateError:
@@ -66,10 +66,10 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
 
     Raise UserError if an output or dead-letter topic has fewer partitions than the input.
     """
-    if before.input not in ("", config.input):
+    if before.input and before.input_topics != list(config.inputs):
         raise StateError(
             f"the log of {before.operator} was written from another input topic",
-            value=f"{before.input}; now {config.input}",
+            value=f"{', '.join(before.input_topics)}; now {', '.join(config.inputs)}",
             remedy="give the operator another name, or configure its former input topic",
         )
     for topic, topic_id in now.ids.items():
@@ -80,6 +80,7 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
                 value=f"topic id {topic_id}, was {known}",
                 remedy=_remedy_for(topic, config),
             )
+    check_equal_partitions(config, now)
     partitions = now.partitions[config.input]
     # rule: same-input-partitions
     if (had := len(before.partitions)) not in (0, partitions):
@@ -97,6 +98,19 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
                 f"the {role} topic has fewer partitions than the input",
                 value=f"{topic}: {now.partitions[topic]}, {config.input}: {partitions}",
                 remedy=f"give {topic} at least {partitions} partitions",
+            )
+
+
+def check_equal_partitions(config: OperatorConfig, now: Topics) -> None:
+    """Raise UserError if the input topics have different numbers of partitions."""
+    partitions = now.partitions[config.input]
+    for topic in config.inputs:
+        # rule: equal-input-partitions
+        if now.partitions[topic] != partitions:
+            raise UserError(
+                "the input topics have different numbers of partitions",
+                value=f"{config.input}: {partitions}, {topic}: {now.partitions[topic]}",
+                remedy="give them the same number: partition by partition, their records are processed together",
             )
 
 
@@ -125,7 +139,7 @@ def check_functions(config: OperatorConfig) -> None:
 
 
 def _remedy_for(topic: str, config: OperatorConfig) -> str:
-    if topic == config.input:
+    if topic in config.inputs:
         return "give the operator another name: its state belongs to the deleted topic"
     return (
         "give the operator another output topic to continue from here, or another name to publish everything again: "
@@ -133,30 +147,36 @@ def _remedy_for(topic: str, config: OperatorConfig) -> str:
     )
 
 
-def check_nothing_lost(before: BatchMeta, config: OperatorConfig, starts: Mapping[int, int]) -> None:
-    """Raise OffsetsGone, naming the ranges, if records of the input were deleted before they were read."""
-    lost = lost_ranges(before, starts)
-    if lost:
-        ranges = " ".join(f"{partition}:{start}-{end}" for partition, (start, end) in lost.items())
-        raise OffsetsGone(
-            f"records of {config.input} were deleted before {before.operator} had read them",
-            value="; ".join(f"partition {p}: offsets {start} to {end - 1}" for p, (start, end) in lost.items()),
-            remedy="restore them, or accept the loss, which the log then records: "
-            f"tidegate skip FILE {before.operator} {ranges}",
-        )
+def check_nothing_lost(before: BatchMeta, starts: Ends) -> None:
+    """Raise OffsetsGone, naming the ranges, if records of an input topic were deleted before they were read."""
+    for topic, firsts in starts.items():
+        if lost := lost_ranges(before, topic, firsts):
+            raise OffsetsGone(
+                f"records of {topic} were deleted before {before.operator} had read them",
+                value="; ".join(f"partition {p}: offsets {start} to {end - 1}" for p, (start, end) in lost.items()),
+                remedy=f"restore them, or accept the loss, which the log then records: {_skip(before, topic, lost)}",
+            )
 
 
-def check_nothing_truncated(kafka: KafkaClient, before: BatchMeta, config: OperatorConfig) -> None:
-    """Raise InputTruncated, naming the ranges, if the input lost records after they were read."""
-    if ranges := truncated_ranges(kafka, before, config.input):
-        commands = " ".join(f"{partition}:{reached}-{end}" for partition, (reached, end) in ranges.items())
-        raise InputTruncated(
-            f"{config.input} has lost records after {before.operator} had read them: after an unclean "
-            "leader election, for example, or because a broker was restored from a copy",
-            value="; ".join(f"partition {p}: offsets {end} to {reached - 1}" for p, (reached, end) in ranges.items()),
-            remedy="restore them, or continue with the records that are at these offsets now: "
-            f"tidegate skip FILE {before.operator} {commands}",
-        )
+def _skip(before: BatchMeta, topic: str, ranges: Mapping[int, tuple[int, int]]) -> str:
+    """Return the command that skips the ranges; it names the topic if that is not the first input topic."""
+    named = "" if topic == before.input else f"--topic {topic} "
+    written = " ".join(f"{partition}:{start}-{end}" for partition, (start, end) in ranges.items())
+    return f"tidegate skip FILE {before.operator} {named}{written}"
+
+
+def check_nothing_truncated(kafka: KafkaClient, before: BatchMeta) -> None:
+    """Raise InputTruncated, naming the ranges, if an input topic lost records after they were read."""
+    for topic in before.input_topics:
+        if ranges := truncated_ranges(kafka, before, topic):
+            lost = (f"partition {p}: offsets {end} to {reached - 1}" for p, (reached, end) in ranges.items())
+            raise InputTruncated(
+                f"{topic} has lost records after {before.operator} had read them: after an unclean "
+                "leader election, for example, or because a broker was restored from a copy",
+                value="; ".join(lost),
+                remedy="restore them, or continue with the records that are at these offsets now: "
+                + _skip(before, topic, ranges),
+            )
 
 
 def truncated_ranges(kafka: KafkaClient, before: BatchMeta, topic: str) -> dict[int, tuple[int, int]]:
@@ -164,8 +184,9 @@ def truncated_ranges(kafka: KafkaClient, before: BatchMeta, topic: str) -> dict[
 
     A truncated partition may have grown past the next offset again, with other records: leader epochs reveal that.
     """
-    reached, ends = before.next_offsets, offsets.latest(kafka, topic)
-    known = {p: known.leader_epoch for p, known in before.partitions.items() if known.leader_epoch >= 0}
+    read, ends = before.readings(topic), offsets.latest(kafka, topic)
+    reached = {p: at.next_offset for p, at in read.items()}
+    known = {p: at.leader_epoch for p, at in read.items() if at.leader_epoch >= 0}
     # rule: truncated-input/ranges
     ends |= {p: min(end, ends[p]) for p, end in offsets.epoch_ends(kafka, topic, known).items() if p in ends}
     return {p: (reached[p], end) for p, end in sorted(ends.items()) if p in reached and end < reached[p]}
@@ -179,12 +200,13 @@ def remaining_epochs(
     Partitions whose epoch is not known are left out.
     """
     back = {p: end for p, (reached, end) in ranges.items() if end < reached}
-    known = {p: before.partitions[p].leader_epoch for p in back}
+    read = before.readings(topic)
+    known = {p: read[p].leader_epoch for p in back}
     found = {p: offsets.epoch_before(kafka, topic, p, back[p], epoch) for p, epoch in known.items() if epoch >= 0}
     return {p: epoch for p, epoch in found.items() if epoch is not None}
 
 
-def lost_ranges(before: BatchMeta, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """Return per partition the offsets [from, to) that were deleted before they were read."""
-    offsets = before.next_offsets
+def lost_ranges(before: BatchMeta, topic: str, starts: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    """Return per partition the offsets [from, to) of the topic that were deleted before they were read."""
+    offsets = {p: at.next_offset for p, at in before.readings(topic).items()}
     return {p: (offsets[p], start) for p, start in sorted(starts.items()) if p in offsets and offsets[p] < start}

@@ -49,7 +49,7 @@ def _way_back(name: str, operators: Operators) -> list[str] | None:
 
 def _readers(name: str, operators: Operators) -> list[str]:
     written = {*_outputs(operators[name]), operators[name].dead_letters}
-    return [other for other, config in operators.items() if config.input in written]
+    return [other for other, config in operators.items() if written.intersection(config.inputs)]
 
 
 def _collisions(operators: Operators) -> Iterator[Problem]:

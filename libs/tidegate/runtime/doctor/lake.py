@@ -16,7 +16,7 @@ from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.naming import MIXED_FOLDER
 from tidegate.control.ledger import OperatorKey
-from tidegate.operators.registry import operator_for
+from tidegate.operators.registry import columns_of
 from tidegate.runtime.batch_loop.earlier_runs import (
     PROBLEM,
     REMEDY,
@@ -133,7 +133,7 @@ def _log(application: Application, name: str) -> Log | None:
         lake = open_lake(place)
         if not has_version(lake, None):
             return None
-        schema = log_schema(operator_for(application.operators[name]).columns)
+        schema = log_schema(columns_of(application.operators[name]))
         log = OperatorLog.open(lake, name, schema, create=False, steps_change=True)
         return Log(
             name=name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -81,14 +81,15 @@ def _status(application: Application, name: str, ends_of: EndsOf) -> dict[str, A
         newest = None if log is None else log.newest()
     except Unavailable as error:
         return _without_log(replace(facts, lake_error=one_line(error)), driver, "the lake does not answer")
-    topic = application.operators[name].input
-    if log is None or newest is None or newest.input != topic:
+    topics = application.operators[name].inputs
+    if log is None or newest is None or newest.input_topics != list(topics):
         return _without_log(facts, driver, "no log yet: the operator has not run; start it with tidegate run")
-    ends = ends_of(topic)
-    why = explain_operator(replace(facts, kafka_error=ends.error))
+    ends = {topic: ends_of(topic) for topic in topics}
+    no_answer = next((each.error for each in ends.values() if each.error), "")
+    why = explain_operator(replace(facts, kafka_error=no_answer))
     return {
         "log": str(log.place),
-        "note": ends.error,
+        "note": no_answer,
         "why": why._asdict(),
         "condition": _as_json(driver_status),
         "driver": _driver_as_json(driver),
@@ -97,11 +98,12 @@ def _status(application: Application, name: str, ends_of: EndsOf) -> dict[str, A
         "clock": newest.clock,
         "action": newest.action,
         "partitions": [
-            _partition(partition, known, ends.of(partition, known.next_offset, driver_status), why)
+            _partition(partition, known, _facts(newest, ends, partition, driver_status), why)
             for partition, known in sorted(newest.partitions.items())
         ],
         "skipped": [
-            dict(zip(("batch", "clock", "partition", "from", "to"), skip, strict=True)) for skip in newest.skips
+            dict(zip(("batch", "clock", "partition", "from", "to", "topic"), skip, strict=False))
+            for skip in newest.skips
         ],
         "tables": [_table(application, read, newest) for read in application.operators[name].reads()],
         "metrics": _metrics(log, newest).report(),
@@ -198,15 +200,36 @@ def _ends(application: Application, topic: str) -> TopicEnds:
     return TopicEnds(first=first, stable=stable, end=end, blockers=blockers)
 
 
-def _partition(partition: int, known: PartitionMeta, facts: PartitionFacts, operator: Explanation) -> dict[str, Any]:
+def _facts(
+    newest: BatchMeta, ends: Mapping[str, TopicEnds], partition: int, driver_status: DriverStatus | None
+) -> dict[str, PartitionFacts]:
+    """Return what is known of a partition, by input topic."""
+    return {topic: ends[topic].of(partition, own[partition], driver_status) for topic, own in newest.read_to.items()}
+
+
+def _lag(facts: PartitionFacts) -> int | None:
+    return None if facts.stable is None else consumer_lag(facts.stable, facts.next_offset)
+
+
+def _partition(
+    partition: int, known: PartitionMeta, topics: Mapping[str, PartitionFacts], operator: Explanation
+) -> dict[str, Any]:
+    """Return the status of a partition. Of several input topics, the one that is most behind explains it."""
+    lags = {topic: _lag(facts) for topic, facts in topics.items()}
+    behind = max(topics, key=lambda topic: lags[topic] or 0)
+    further = {
+        topic: {"offset": facts.next_offset, "lag": lags[topic], "end": facts.end} for topic, facts in topics.items()
+    }
+    first, *_ = topics.values()
     return {
         "partition": partition,
         "offset": known.next_offset,
-        "lag": None if facts.stable is None else consumer_lag(facts.stable, known.next_offset),
-        "end": facts.end,
+        "lag": None if None in lags.values() else sum(lag or 0 for lag in lags.values()),
+        "end": first.end,
+        **({"topics": further} if known.further else {}),
         "stream_time": known.stream_time,
         "last_batch": None if known.last is None else known.last[0],
-        "why": explain_partition(operator, facts)._asdict(),
+        "why": explain_partition(operator, topics[behind])._asdict(),
         **asdict(known.totals),
     }
 

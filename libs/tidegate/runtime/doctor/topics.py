@@ -33,8 +33,13 @@ class OperatorTopics:
 
     @property
     def input(self) -> Inspected | None:
-        """Return the input topic; None if it does not exist."""
+        """Return the input topic, or the first of several; None if it does not exist."""
         return self.topics.get(self.config.input)
+
+    @property
+    def inputs(self) -> list[Inspected]:
+        """Return those of the operator's input topics that exist."""
+        return [self.topics[name] for name in self.config.inputs if name in self.topics]
 
     @property
     def outputs(self) -> list[Inspected]:
@@ -48,7 +53,7 @@ class OperatorTopics:
 
 def collect(options: Mapping[str, str], operators: Mapping[str, OperatorConfig]) -> Cluster | TidegateError:
     """Return the cluster with the operators' topics, or the error if it cannot be read."""
-    names = {name for config in operators.values() for name in (config.input, *configured(config).topics)}
+    names = {name for config in operators.values() for name in (*config.inputs, *configured(config).topics)}
     try:
         return inspect(options, sorted(names))
     except TidegateError as error:
@@ -70,7 +75,7 @@ def broker_allows_the_transactions(cluster: Cluster) -> Findings:
 def topics_exist(operator: OperatorTopics) -> Findings:
     """Check that every topic exists."""
     config = operator.config
-    for name in (config.input, *configured(config).topics):
+    for name in (*config.inputs, *configured(config).topics):
         if name not in operator.topics:
             partitions = f" --partitions {operator.input.partitions}" if operator.input else ""
             yield operator.finding("a topic does not exist", name, f"tidegate topics create {name}{partitions}")
@@ -78,13 +83,13 @@ def topics_exist(operator: OperatorTopics) -> Findings:
 
 def topics_are_those_of_the_log(operator: OperatorTopics) -> Findings:
     """Check that the topics are those of the newest commit, not re-created, with matching numbers of partitions."""
-    found = [topic for topic in (operator.input, *operator.outputs) if topic is not None]
-    if len(found) < 1 + len(configured(operator.config).topics):
+    found = [*operator.inputs, *operator.outputs]
+    if len(found) < len(operator.config.inputs) + len(configured(operator.config).topics):
         return
     now = preflight.Topics(
         ids={topic.name: topic.id for topic in found}, partitions={topic.name: topic.partitions for topic in found}
     )
-    before = operator.newest or first_meta(operator.name, "", 0, operator.config.input, {})
+    before = operator.newest or first_meta(operator.name, "", 0, {operator.config.input: {}})
     try:
         preflight.check_topics(before, operator.config, now)
     except TidegateError as error:
@@ -93,20 +98,23 @@ def topics_are_those_of_the_log(operator: OperatorTopics) -> Findings:
 
 def nothing_was_deleted_unread(operator: OperatorTopics) -> Findings:
     """Check that no records were deleted before they were read."""
-    if operator.newest is None or operator.input is None or operator.newest.input != operator.input.name:
+    if operator.newest is None:
         return
     try:
-        preflight.check_nothing_lost(operator.newest, operator.config, operator.input.starts)
+        preflight.check_nothing_lost(operator.newest, {topic.name: topic.starts for topic in operator.inputs})
     except TidegateError as error:
         yield of_error(operator.name, error)
 
 
 def input_keeps_records_long_enough(operator: OperatorTopics) -> Findings:
-    """Check that the input's retention is long enough, so that no records are deleted before they are read."""
-    retention = _retention_ms(operator.input)
-    if operator.input is None or retention is None:
-        return
-    keep = f"set retention.ms=-1 for topic {operator.input.name}, or to more than the longest outage of the service"
+    """Check that the inputs' retention is long enough, so that no records are deleted before they are read."""
+    for topic in operator.inputs:
+        if (retention := _retention_ms(topic)) is not None:
+            yield from _kept_long_enough(operator, topic, retention)
+
+
+def _kept_long_enough(operator: OperatorTopics, topic: Inspected, retention: int) -> Findings:
+    keep = f"set retention.ms=-1 for topic {topic.name}, or to more than the longest outage of the service"
     if retention < SHORTEST_RETENTION_MS:
         shown = f"retention.ms={retention} ({roughly(retention)})"
         yield operator.finding("the input topic keeps records for too short a time", shown, keep)
@@ -132,11 +140,12 @@ def _oldest_stream_time(newest: BatchMeta | None) -> int | None:
 
 def input_keeps_every_record(operator: OperatorTopics) -> Findings:
     """Check that the input is not compacted, unless only the newest record of a key matters."""
-    topic = operator.input
-    if topic is None or "compact" not in topic.settings.get("cleanup.policy", ""):
-        return
     table = operator.config.as_table()
-    if table is None or table.history_retention is not None:
+    if table is not None and table.history_retention is None:
+        return
+    for topic in operator.inputs:
+        if "compact" not in topic.settings.get("cleanup.policy", ""):
+            continue
         remedy = f"set cleanup.policy=delete for topic {topic.name}"
         problem = "the input is compacted: records of a key are dropped before they are read"
         yield operator.finding(problem, f"cleanup.policy={topic.settings['cleanup.policy']}", remedy)
@@ -144,10 +153,9 @@ def input_keeps_every_record(operator: OperatorTopics) -> Findings:
 
 def input_has_event_times(operator: OperatorTopics) -> Findings:
     """Check that the broker keeps producers' timestamps, if the record's timestamp is the event time."""
-    topic = operator.input
-    if topic is None or operator.config.timestamp is not None:
-        return
-    if (setting := topic.settings.get("message.timestamp.type")) == "LogAppendTime":
+    for topic in operator.inputs if operator.config.timestamp is None else ():
+        if (setting := topic.settings.get("message.timestamp.type")) != "LogAppendTime":
+            continue
         remedy = (
             f"set message.timestamp.type=CreateTime for topic {topic.name}, "
             "or name the field with the event time: timestamp: {field: ...}"
@@ -158,7 +166,7 @@ def input_has_event_times(operator: OperatorTopics) -> Findings:
 
 def outputs_take_records_as_large(operator: OperatorTopics) -> Findings:
     """Check that the output topics accept records as large as the input's."""
-    largest = _largest_bytes(operator.input)
+    largest = max(map(_largest_bytes, operator.inputs), default=0)
     for outlet in operator.outputs:
         if (takes := _largest_bytes(outlet)) < largest:
             shown = f"max.message.bytes={takes}, the input's is {largest}"
@@ -168,8 +176,8 @@ def outputs_take_records_as_large(operator: OperatorTopics) -> Findings:
             )
 
 
-def _largest_bytes(topic: Inspected | None) -> int:
-    return 0 if topic is None else int(topic.settings.get("max.message.bytes", 0))
+def _largest_bytes(topic: Inspected) -> int:
+    return int(topic.settings.get("max.message.bytes", 0))
 
 
 def outputs_keep_old_event_times(operator: OperatorTopics) -> Findings:

@@ -1,4 +1,4 @@
-"""Waits until records arrive in a topic, by fetches that a broker answers as soon as there is something to read."""
+"""Waits until records arrive in topics, by fetches that a broker answers as soon as there is something to read."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ class Position(NamedTuple):
     offset: int
 
 
-class Arrivals(Protocol):
-    """Waits until records arrive in a topic."""
+Positions = Mapping[str, Mapping[int, Position]]
+"""By topic, where records of its partitions are awaited."""
 
-    def wait(
-        self, topic: str, positions: Mapping[int, Position], *, longest_s: float, interrupted: Callable[[], bool]
-    ) -> None:
+
+class Arrivals(Protocol):
+    """Waits until records arrive in topics."""
+
+    def wait(self, positions: Positions, *, longest_s: float, interrupted: Callable[[], bool]) -> None:
         """Wait until one of the partitions may have a stable record at its position or above.
 
         Return earlier if `interrupted()`, which is called four times a second, or when `longest_s` has passed.
@@ -52,13 +54,11 @@ class LongPolls:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._client = client.KafkaClient(options)
 
-    def wait(
-        self, topic: str, positions: Mapping[int, Position], *, longest_s: float, interrupted: Callable[[], bool]
-    ) -> None:
+    def wait(self, positions: Positions, *, longest_s: float, interrupted: Callable[[], bool]) -> None:
         """Implement Arrivals."""
         deadline = Deadline(longest_s, self._client.clock)
         try:
-            answers = self._client.first_answers(_fetches(topic, positions, longest_s), deadline, interrupted)
+            answers = self._client.first_answers(_fetches(positions, longest_s), deadline, interrupted)
             failed = any(map(_failed, answers))
         except TidegateError:
             failed = True
@@ -74,18 +74,19 @@ class LongPolls:
             self._client.clock.sleep(min(deadline.remaining_s, client.INTERRUPTED_EVERY_S))
 
 
-def _fetches(topic: str, positions: Mapping[int, Position], longest_s: float) -> dict[int, Any]:
+def _fetches(positions: Positions, longest_s: float) -> dict[int, Any]:
     """Return a fetch for each broker that leads some of the partitions."""
-    partitions: dict[int, list[Any]] = defaultdict(list)
-    for partition, position in positions.items():
-        partitions[position.leader].append(
-            FetchRequest.FetchTopic.FetchPartition(
-                partition=partition, fetch_offset=position.offset, partition_max_bytes=_SMALLEST_BYTES
+    wanted: dict[int, dict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    for topic, own in positions.items():
+        for partition, position in own.items():
+            wanted[position.leader][topic].append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    partition=partition, fetch_offset=position.offset, partition_max_bytes=_SMALLEST_BYTES
+                )
             )
-        )
     return {
-        leader: fetch_request(topic, wanted, max_bytes=_SMALLEST_BYTES, max_wait_ms=int(longest_s * 1_000))
-        for leader, wanted in partitions.items()
+        leader: fetch_request(asked, max_bytes=_SMALLEST_BYTES, max_wait_ms=int(longest_s * 1_000))
+        for leader, asked in wanted.items()
     }
 
 

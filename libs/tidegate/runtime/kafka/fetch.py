@@ -7,15 +7,17 @@ which only topics written before Kafka 0.11 contain, go through kafka-python's o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from kafka.errors import CorruptRecordError, OffsetOutOfRangeError
 from kafka.protocol.consumer import FetchRequest
 from kafka.record import MemoryRecords
 
+from tidegate.contracts.batch_metadata import Reading
 from tidegate.contracts.errors import (
     EngineError,
     InputTruncated,
@@ -24,6 +26,7 @@ from tidegate.contracts.errors import (
     TidegateError,
     Unavailable,
 )
+from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.record_format.compression import LARGEST_BATCH_BYTES
 from tidegate.kernels.record_format.record_batch import Decoded, decode
@@ -43,12 +46,23 @@ _MAX_WAIT_MS = 500
 class Fetched:
     """The records of a range as far as it was read, and the offset at which to continue (`next_offset`).
 
-    `epoch`: the leader epoch of the record batch before that offset; -1 if unknown.
+    `epoch`: the leader epoch of the record batch before that offset; -1 if unknown. Of several input topics, these are
+    of the first one, as is `reached`, the largest timestamp read of it; `further` is how far the others were read.
     """
 
     records: Records
     next_offset: int
     epoch: int = NO_EPOCH
+    reached: int = NO_STREAM_TIME
+    further: Mapping[str, Reading] = field(default_factory=dict)
+
+    def until(self, offset: int) -> Fetched:
+        """Return the same as if only the records before that offset had been read."""
+        return replace(self, next_offset=offset)
+
+    def with_origins(self, rows: pa.Table, raised: int) -> pa.Table:
+        """Return late or rejected rows as they are: their offsets say where their records were read."""
+        return rows
 
 
 class Range(NamedTuple):
@@ -71,7 +85,7 @@ def fetch_together(
     deadline, share = Deadline(deadline_s, client.clock), max_bytes // max(1, len(ranges))
     by_leader = _by_leader(client, topic, ranges)
     requests = [
-        (fetch_request(topic, [_asked(each, share) for each in own], max_bytes=max_bytes, max_wait_ms=0), leader)
+        (fetch_request({topic: [_asked(each, share) for each in own]}, max_bytes=max_bytes, max_wait_ms=0), leader)
         for leader, own in by_leader.items()
     ]
     answers = client.send_all(requests, timeout_s=deadline.remaining_s) if requests else []
@@ -295,21 +309,24 @@ def _fetch_once(
 ) -> Any:
     """Send one fetch to the leader and return its response for the partition."""
     asked = _asked(Range(partition, position, position, epoch), wanted)
-    request = fetch_request(topic, [asked], max_bytes=wanted, max_wait_ms=_MAX_WAIT_MS)
+    request = fetch_request({topic: [asked]}, max_bytes=wanted, max_wait_ms=_MAX_WAIT_MS)
     answer = client.send(request, client.leader(topic, partition, deadline), timeout_s=deadline.remaining_s)
     if answer.error_code:
         raise error_for(answer.error_code, f"fetch {topic}/{partition}")
     return answer.responses[0].partitions[0]
 
 
-def fetch_request(topic: str, partitions: Sequence[Any], *, max_bytes: int, max_wait_ms: int) -> Any:
-    """Return a fetch of committed records, which the leader answers once there is one, or when the time is up."""
+def fetch_request(wanted: Mapping[str, Sequence[Any]], *, max_bytes: int, max_wait_ms: int) -> Any:
+    """Return a fetch of committed records of these partitions, by topic.
+
+    The leader answers once there is one, or when the time is up.
+    """
     return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=1,
         max_bytes=max_bytes,
         isolation_level=_READ_COMMITTED,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=partitions)],
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=asked) for topic, asked in wanted.items()],
         forgotten_topics_data=[],
         min_version=4,
         max_version=12,

@@ -210,11 +210,10 @@ def commit_offsets(
     client: KafkaClient,
     producer: Producer,
     group: str,
-    topic: str,
-    offsets: Mapping[int, tuple[int, str]],
+    offsets: Mapping[str, Mapping[int, tuple[int, str]]],
     deadline_s: float,
 ) -> Producer:
-    """Add the commit of the group's offsets, {partition: (offset, metadata)}, to the transaction.
+    """Add the commit of the group's offsets, {topic: {partition: (offset, metadata)}}, to the transaction.
 
     It takes effect with the transaction's commit.
     """
@@ -223,24 +222,31 @@ def commit_offsets(
     if producer.version == 1:
         # rule: v1-announces-first
         producer = _add_offsets(client, producer, group, deadline)
-    rows = [
-        TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=offset, committed_metadata=metadata
+    of_topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    topics = [
+        of_topic(
+            name=topic,
+            partitions=[
+                of_topic.TxnOffsetCommitRequestPartition(
+                    partition_index=partition, committed_offset=offset, committed_metadata=metadata
+                )
+                for partition, (offset, metadata) in own.items()
+            ],
         )
-        for partition, (offset, metadata) in offsets.items()
+        for topic, own in offsets.items()
     ]
     request = TxnOffsetCommitRequest(
         transactional_id=producer.transactional_id,
         group_id=group,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=rows)],
+        topics=topics,
         **_versions(TxnOffsetCommitRequest, producer),
     )
     code, what = 0, f"commit the offsets of group {group}"
     for _attempt in deadline.attempts():
         answer = client.send(request, client.coordinator(GROUP, group, deadline), timeout_s=deadline.remaining_s)
-        codes = [row.error_code for row in answer.topics[0].partitions if row.error_code]
+        codes = [row.error_code for topic in answer.topics for row in topic.partitions if row.error_code]
         if not codes:
             return replace(producer, opened=True)
         for code in codes:

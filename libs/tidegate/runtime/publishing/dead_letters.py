@@ -22,7 +22,7 @@ def as_dead_letters(late: pa.Table, rejected: pa.Table, *, times_in_values: bool
 
     Columns key, value, headers, timestamp (as it is written), offset, cause, reason ("late: " or "rejected: " and the
     cause). A row that a step within a pipeline refused has the offset of the record that caused it, and its reason
-    names the step.
+    names the step. Those of several input topics follow each other by topic, which is one more column.
     """
     letters = pa.concat_tables(
         [
@@ -31,7 +31,7 @@ def as_dead_letters(late: pa.Table, rejected: pa.Table, *, times_in_values: bool
         ]
     )
     # rule: output-repeatable/dead-letters
-    return letters.sort_by("offset")
+    return letters.sort_by([(name, "ascending") for name in ("topic", "offset") if name in letters.column_names])
 
 
 def written_timestamps(rejected: pa.Table, *, times_in_values: bool) -> pa.ChunkedArray:
@@ -58,6 +58,8 @@ def _letters(rows: pa.Table, kind: str, timestamps: pa.ChunkedArray) -> pa.Table
         reasons = pc.binary_join_element_wise(kinds, causes, ": ")
     else:
         reasons = pc.binary_join_element_wise(kind, causes, ": ")
+    if "origin_topic" in rows.column_names:
+        columns |= {"topic": rows["origin_topic"].cast(pa.string()), "offset": rows["origin_offset"]}
     return pa.table(columns | {"timestamp": timestamps, "cause": causes, "reason": reasons})
 
 

@@ -146,7 +146,7 @@ def _topic_outputs(to: Destination, rows: Rows) -> Iterator[tuple[str, Iterator[
         yield output.topic, _of_emissions(to, output, emissions, begin)
     if to.route.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
         letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.route.times_in_values)
-        yield to.route.outlets.dead_letters, (_dead_letters(to, piece, first) for first, piece in _pieces(letters))
+        yield to.route.outlets.dead_letters, (_dead_letters(to, *piece) for piece in _pieces_of_topics(to, letters))
 
 
 def _of_emissions(
@@ -203,22 +203,34 @@ def outgoing(
     return _columns(emissions, windows), stamp
 
 
-def _dead_letters(to: Destination, letters: pa.Table, first_seq: int) -> tuple[OutgoingColumns, Stamp]:
+def _pieces_of_topics(to: Destination, letters: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
+    """Yield the dead letters in pieces of one input topic each, with the topic and the index of the first."""
+    if "topic" not in letters.column_names:
+        yield from ((to.route.input, first, piece) for first, piece in _pieces(letters))
+        return
+    begin = 0
+    for topic in pc.unique(letters["topic"]).to_pylist():
+        own = letters.filter(pc.equal(letters["topic"], topic))
+        yield from ((topic, begin + first, piece) for first, piece in _pieces(own))
+        begin += own.num_rows
+
+
+def _dead_letters(to: Destination, topic: str, first_seq: int, letters: pa.Table) -> tuple[OutgoingColumns, Stamp]:
     """Return the dead letters for the encoder, in order of their offsets, with their origin as headers."""
     reasons = pc.dictionary_encode(_whole(letters["reason"]))
     codes = reasons.indices.to_numpy()
     _, first_of_code = np.unique(codes, return_index=True)
     # rule: raised-offsets/dead-letters
-    offsets = input_offsets(to.raised, _whole(letters["offset"]).to_numpy())
+    offsets = _whole(letters["offset"]).to_numpy()
+    if "topic" not in letters.column_names:
+        offsets = input_offsets(to.raised, offsets)
     stamp = Stamp(
         operator=to.route.operator,
         batch=to.batch,
         first_seq=first_seq,
         cause_codes=codes.astype(np.int8),
         causes=letters["cause"].take(first_of_code).to_pylist(),
-        origin=Origin(
-            topic=to.route.input, partition=to.partition, offsets=offsets, messages=reasons.dictionary.to_pylist()
-        ),
+        origin=Origin(topic=topic, partition=to.partition, offsets=offsets, messages=reasons.dictionary.to_pylist()),
     )
     return _columns(letters), stamp
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from tidegate.contracts.batch_metadata import BatchMeta, Outcome
+from tidegate.contracts.batch_metadata import BatchMeta, Ends, Outcome
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 from tidegate.contracts.errors import StartOver, StateError, TidegateError, Undecided
 from tidegate.contracts.kill_points import armed, reach
@@ -129,7 +129,8 @@ class Publication:
             committed = found.get(partition)
             # rule: mark-by-batch
             mark = committed.metadata if committed is not None else None
-            self._committed_offsets[partition] = committed.offset if committed is not None else -1
+            alone = committed is not None and not newest.partitions[partition].further
+            self._committed_offsets[partition] = committed.offset if committed is not None and alone else -1
             # rule: mark-renewed/found
             self._marked_at[partition] = -math.inf  # the time of that commit is unknown
             try:
@@ -139,7 +140,7 @@ class Publication:
                 self._notice_successor(contradiction)
                 raise
 
-    def add_marks(self, opened: Opened, offsets: Mapping[int, int], batch: int) -> Opened | TidegateError:
+    def add_marks(self, opened: Opened, offsets: Ends, batch: int) -> Opened | TidegateError:
         """Add the marks of the batch and the offsets reached to an open transaction; return it, or why that failed.
 
         May be called beside other work with the operator. A transaction that failed must be aborted, never committed.
@@ -165,7 +166,7 @@ class Publication:
 
     def _note_marked(self, partitions: Iterable[int], newest: BatchMeta) -> None:
         for partition in partitions:
-            self._committed_offsets[partition] = newest.partitions[partition].next_offset
+            self._committed_offsets[partition] = newest.partitions[partition].position
             self._marked_at[partition] = self._clock.monotonic()
             self.unclear.discard(partition)
 
@@ -180,7 +181,7 @@ class Publication:
         behind = [
             partition
             for partition in self.producers
-            if (self._committed_offsets.get(partition) != known[partition].next_offset or self._is_old(partition, now))
+            if (self._committed_offsets.get(partition) != known[partition].position or self._is_old(partition, now))
             and partition not in self.unclear  # the open transaction of a failed attempt would be committed, too
         ]
         if not behind or now < self._offsets_committed_at + every_s:
@@ -188,19 +189,25 @@ class Publication:
         self._offsets_committed_at = now
         self.mark_unclear(behind)  # unclear until these transactions have ended
         alone = Opened(self.producers[behind[0]], tuple(behind))
-        self.end([self._with_marks(alone, newest.next_offsets, newest.batch)], newest)
+        self.end([self._with_marks(alone, newest.read_to, newest.batch)], newest)
 
     def _is_old(self, partition: int, now: float) -> bool:
         """Return whether the partition's mark is due to be committed again."""
         return now >= self._marked_at.get(partition, -math.inf) + self._renew_after_s
 
-    def _with_marks(self, opened: Opened, offsets: Mapping[int, int], batch: int) -> Opened:
-        """Add the marks of the batch and the offsets reached to the transaction, which is opened if it is not yet."""
+    def _with_marks(self, opened: Opened, offsets: Ends, batch: int) -> Opened:
+        """Add the marks of the batch and the offsets reached to the transaction, which is opened if it is not yet.
+
+        Of several input topics the first one's offsets have the marks.
+        """
         # rule: mark-with-output
         mark = format_mark(self._log.table_id, batch)
-        marks = {partition: (offsets[partition], mark) for partition in opened.partitions}
+        reached = {
+            topic: {p: (own[p], mark if topic == self._input else "") for p in opened.partitions}
+            for topic, own in offsets.items()
+        }
         producer = commit_offsets(
-            self._client(), opened.producer, self.route.group, self._input, marks, deadline_s=self._deadline_s
+            self._client(), opened.producer, self.route.group, reached, deadline_s=self._deadline_s
         )
         return opened._replace(producer=producer)
 
@@ -346,7 +353,7 @@ class Publication:
         prepared = prepare_output([PartitionOutput(self.producers[partition], destination, rows)])
         opened = None if prepared is None else open_output(self._client(), prepared, self._deadline_s)
         if opened is not None:
-            opened = self._with_marks(opened, newest.next_offsets, batch)
+            opened = self._with_marks(opened, newest.read_to, batch)
         # rule: kill-points
         reach("in_settling_before_end")
         if opened is not None:
@@ -367,7 +374,7 @@ class NoPublication:
     producers: Mapping[int, Producer] = field(default_factory=dict)
     unclear: frozenset[int] = frozenset()
 
-    def add_marks(self, opened: Opened, offsets: Mapping[int, int], batch: int) -> Opened | TidegateError:
+    def add_marks(self, opened: Opened, offsets: Ends, batch: int) -> Opened | TidegateError:
         """Return the transaction; there is none."""
         return opened
 

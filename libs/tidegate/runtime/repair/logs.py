@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.contracts.log_schema import log_schema
-from tidegate.operators.registry import operator_for
+from tidegate.operators.registry import columns_of
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.environment import Environment
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -14,7 +14,7 @@ def existing_log(application: Application, name: str, environment: Environment) 
     return OperatorLog.open(
         environment.lake(application.lake / name),
         name,
-        log_schema(operator_for(application.operators[name]).columns),
+        log_schema(columns_of(application.operators[name])),
         create=False,
         steps_change=True,
         clock=environment.clock,

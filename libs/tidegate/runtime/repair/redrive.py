@@ -229,8 +229,8 @@ class Redriving:
             self._redriven.check_not_taken(run)
             batches = encoded(producer, topic, partition, [(columns, None)], max_batch_bytes=limit)
             producer = produce(kafka, producer, [batches], deadline_s=DEADLINE_S)
-            marks = {partition: (next_offset, mark)}
-            producer = commit_offsets(kafka, producer, self._group, self._config.input, marks, deadline_s=DEADLINE_S)
+            marks = {self._config.input: {partition: (next_offset, mark)}}
+            producer = commit_offsets(kafka, producer, self._group, marks, deadline_s=DEADLINE_S)
             end(kafka, producer, commit=True, deadline_s=DEADLINE_S)
 
     @contextmanager

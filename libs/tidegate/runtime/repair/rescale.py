@@ -98,6 +98,12 @@ def check_request(request: Request) -> BatchMeta:
             value=request.name,
             remedy="give it a new name to start from the beginning with the new number of partitions",
         )
+    if len(config.inputs) > 1:
+        raise UserError(
+            "an operator with several input topics cannot be rescaled",
+            value=", ".join(config.inputs),
+            remedy="give it a new name to start from the beginning with the new number of partitions",
+        )
     newest = request.log().newest()
     if newest is None:
         raise UserError("nothing has been read yet", value=request.name, remedy="run the operator: it needs no rescale")
@@ -157,7 +163,7 @@ def _read_to_the_end(request: Request, newest: BatchMeta, spark: object) -> None
         )
         operator = driver.start()
         targets = operator.stable_ends()
-        while any(operator.newest.next_offsets[p] < end for p, end in targets.items()):
+        while any(operator.newest.unread(targets).values()):
             if not operator.round():
                 request.environment.clock.sleep(PAUSE_S)
         operator.drain()

@@ -37,8 +37,12 @@ def shown(ranges: Ranges) -> str:
     return " ".join(f"{partition}:{start}-{end}" for partition, (start, end) in sorted(ranges.items()))
 
 
-def skip(application: Application, name: str, named: Ranges, *, environment: Environment = REAL) -> int:
+def skip(
+    application: Application, name: str, named: Ranges, *, topic: str | None = None, environment: Environment = REAL
+) -> int:
     """Make the operator continue after the ranges; return the batch that records the skip.
+
+    `topic`: the input topic that has lost them; None: the first one.
 
     No driver should run meanwhile: the commit is a claim, which fences it.
     Raise UserError if a range is not lost; StateError if a topic changed since the log was written.
@@ -49,12 +53,15 @@ def skip(application: Application, name: str, named: Ranges, *, environment: Env
     if newest is None:
         raise UserError("nothing has been read yet, so nothing is lost", value=name, remedy="run the operator")
     preflight.check_topics(newest, config, preflight.find_topics(kafka, config, newest.topics))
-    lost = preflight.lost_ranges(newest, offsets.earliest(kafka, config.input))
-    check_skip(lost | preflight.truncated_ranges(kafka, newest, config.input), named)
+    if topic not in (None, *config.inputs):
+        raise UserError("it is no input topic", value=topic, remedy=f"name one of {', '.join(config.inputs)}")
+    topic = topic or config.input
+    lost = preflight.lost_ranges(newest, topic, offsets.earliest(kafka, topic))
+    check_skip(lost | preflight.truncated_ranges(kafka, newest, topic), named)
     claim = after_claim(
         newest, attempt=uuid4().hex, clock=environment.clock.now_ms(), config=newest.config, topics=newest.topics
     )
-    epochs = preflight.remaining_epochs(kafka, newest, config.input, named)
+    epochs = preflight.remaining_epochs(kafka, newest, topic, named)
     # rule: skip-keeps-leader-epoch/passed
-    log.commit(after_skip(claim, named, epochs), [])
+    log.commit(after_skip(claim, named, epochs, topic), [])
     return claim.batch

@@ -135,10 +135,10 @@ def spread(plans: Sequence[PartitionPlan], tasks: int) -> list[list[PartitionPla
     """Divide the plans into at most `tasks` non-empty groups with about equal numbers of offsets to read."""
     groups: list[list[PartitionPlan]] = [[] for _ in range(min(tasks, len(plans)))]
     loads = [0] * len(groups)
-    for plan in sorted(plans, key=lambda plan: plan.start - plan.end):
+    for plan in sorted(plans, key=lambda plan: -plan.size):
         lightest = loads.index(min(loads))
         groups[lightest].append(plan)
-        loads[lightest] += plan.end - plan.start + 1
+        loads[lightest] += plan.size + 1
     return groups
 
 

@@ -28,7 +28,7 @@ class BatchDecision(Enum):
 def first_meta(operator: str, table_id: str, clock: int, partitions: int) -> BatchMeta:
     """Return the metadata before the first claim: epoch 0, no records in any partition."""
     known = {partition: PartitionMeta(next_offset=0, query_offset=0) for partition in range(partitions)}
-    return replace(next_metadata.first_meta(operator, table_id, clock, STREAM, {}), partitions=known)
+    return replace(next_metadata.first_meta(operator, table_id, clock, {STREAM: {}}), partitions=known)
 
 
 def after_query_batch(meta: BatchMeta, spark_batch: int) -> BatchMeta:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from tidegate.contracts.batch_metadata import Counts, Raised
+from tidegate.contracts.batch_metadata import Counts, Raised, Reading
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import TidegateError
-from tidegate.contracts.event_time import ALWAYS
+from tidegate.contracts.event_time import ALWAYS, NO_STREAM_TIME
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka.client import TopicMetadata
 from tidegate.runtime.kafka.transactions import Producer
@@ -55,13 +55,15 @@ class Attempt:
 class KafkaAttempt(Attempt):
     """An attempt that reads and writes Kafka topics.
 
-    `route`: how its output is published. `max_batch_bytes`: how much input each partition reads at most.
+    `further`: the input topics after the first one. `route`: how its output is published. `max_batch_bytes`: how much
+    input each partition reads at most.
     """
 
     kafka: dict[str, str]
     route: OutputRoute
     max_batch_bytes: int
     deadline_s: float
+    further: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,14 +94,28 @@ class Hold(NamedTuple):
     needs: int
 
 
+class InputRange(NamedTuple):
+    """The offsets [start, end) of an input topic that a partition reads in a batch.
+
+    `epoch`: the leader epoch of the last record before `start`; -1: not known. `reached`: the largest timestamp before
+    `start`, if the operator reads several topics.
+    """
+
+    topic: str
+    start: int
+    end: int
+    epoch: int = -1
+    reached: int = NO_STREAM_TIME
+
+
 @dataclass(frozen=True, kw_only=True)
 class PartitionPlan:
     """The work of one partition in a batch.
 
-    `action`: read offsets [start, end) (`batch`), advance stream time (`idle`), release all held records (`flush`), or
-    release those that a new configuration no longer holds (`apply`). `epoch`: the leader epoch of the last record
-    before `start`; -1: not known. `raised`: where the log's offsets differ from those of the input. `tables`: by name
-    those that the operator reads.
+    `action`: read the records of its ranges (`batch`), advance stream time (`idle`), release all held records
+    (`flush`), or release those that a new configuration no longer holds (`apply`). `start`, `end`, `epoch` and
+    `reached`: the range of the input, or of the first of its topics; `further`: the ranges of the others. `raised`:
+    where the log's offsets differ from those of the input. `tables`: by name those that the operator reads.
     """
 
     partition: int
@@ -114,12 +130,20 @@ class PartitionPlan:
     hold: Hold | None = None
     epoch: int = -1
     raised: Raised = ()
+    reached: int = NO_STREAM_TIME
+    further: tuple[InputRange, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Return how many offsets there are to read."""
+        return self.end - self.start + sum(each.end - each.start for each in self.further)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionResult:
     """The result of one partition's work. Its files and open transaction do not count before the driver commits.
 
+    `next_offset`, `epoch`, `reached`: how far the input was read, or the first of its topics; `further`: the others.
     `topics`: the topics that were read and written, as they were after that; one result of a task has them, and its
     files. `transaction`: the open transaction with its output, which partitions of a task share; None without output.
     `ledger`: of a pipeline, what became of the rows at each step. `needs` and `reader_time` are by table. `recovery`
@@ -143,6 +167,8 @@ class PartitionResult:
     recovery: RecoveryPlan | None = None
     replicas: Mapping[str, RecoveryPlan] = field(default_factory=dict)
     epoch: int = -1
+    reached: int = NO_STREAM_TIME
+    further: Mapping[str, Reading] = field(default_factory=dict)
     ledger: Mapping[str, Counts] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 

@@ -5,8 +5,9 @@ Everything else about a batch is the same for a service over Kafka topics and fo
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from tidegate.contracts.operator import StepResult
@@ -23,7 +24,8 @@ from tidegate.runtime.publishing.encoding import (
     open_output,
     prepare_output,
 )
-from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan
+from tidegate.runtime.task.merging import Part, merged, part_of, ranges_of, up_to_slowest
+from tidegate.runtime.task.messages import InputRange, KafkaAttempt, PartitionPlan
 
 
 class Worked(NamedTuple):
@@ -59,44 +61,88 @@ class Port(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaPort:
-    """The input topic and the output topics of one attempt. `deadline`: for all of its work with Kafka."""
+    """The input topics and the output topics of one attempt. `deadline`: for all of its work with Kafka."""
 
     attempt: KafkaAttempt
     deadline: Deadline
 
     def read_together(self, plans: Sequence[PartitionPlan]) -> Mapping[int, Fetched]:
         """Ask for the records of all these plans at once; return the partitions that were read whole."""
-        ranges = [Range(plan.partition, plan.start, plan.end, plan.epoch) for plan in plans if plan.start < plan.end]
-        if len(ranges) < 2:
+        asked = [plan for plan in plans if plan.size]
+        if len(asked) < 2:
             return {}
+        if not self.attempt.further:
+            return self._together(self.attempt.topic, [Range(p.partition, p.start, p.end, p.epoch) for p in asked])
+        wanted = {plan.partition: ranges_of(plan, self.attempt.topic) for plan in asked}
+        found = {topic: self._together(topic, ranges) for topic, ranges in _by_topic(wanted).items()}
+        together = dict[int, Fetched]()
+        for partition, ranges in wanted.items():
+            read = [one for each in ranges if (one := _found(found, partition, each)) is not None]
+            if len(read) == len(ranges):
+                together[partition] = self._merged(partition, ranges, read)
+        return together
+
+    def read(self, plan: PartitionPlan) -> Fetched:
+        """Read the committed records in the plan's ranges of offsets, up to the attempt's limit in bytes.
+
+        Those of several input topics are merged.
+        """
+        if not self.attempt.further:
+            return self._read(plan.partition, InputRange(self.attempt.topic, plan.start, plan.end, plan.epoch))
+        wanted = ranges_of(plan, self.attempt.topic)
+        return self._merged(plan.partition, wanted, [self._read(plan.partition, each) for each in wanted])
+
+    def _together(self, topic: str, ranges: Sequence[Range]) -> Mapping[int, Fetched]:
         return fetch_together(
             self.attempt.environment.kafka(self.attempt.kafka),
-            self.attempt.topic,
+            topic,
             ranges,
-            max_bytes=self.attempt.max_batch_bytes,
+            max_bytes=self._max_bytes,
             deadline_s=self.deadline.remaining_s,
         )
 
-    def read(self, plan: PartitionPlan) -> Fetched:
-        """Read the committed records in the plan's range of offsets, up to the attempt's limit in bytes."""
-        if plan.start == plan.end:
-            return Fetched(records=Records.from_rows([]), next_offset=plan.start, epoch=plan.epoch)
+    def _read(self, partition: int, wanted: InputRange) -> Fetched:
+        if wanted.start == wanted.end:
+            return _nothing_of(wanted)
         # rule: shared-deadline
         return fetch(
             self.attempt.environment.kafka(self.attempt.kafka),
-            self.attempt.topic,
-            plan.partition,
-            plan.start,
-            plan.end,
-            max_bytes=self.attempt.max_batch_bytes,
+            wanted.topic,
+            partition,
+            wanted.start,
+            wanted.end,
+            max_bytes=self._max_bytes,
             deadline_s=self.deadline.remaining_s,
-            epoch=plan.epoch,
+            epoch=wanted.epoch,
         )
 
+    @property
+    def _max_bytes(self) -> int:
+        """Return how much each input topic may give a partition."""
+        return self.attempt.max_batch_bytes // (1 + len(self.attempt.further))
+
+    def _merged(self, partition: int, wanted: Sequence[InputRange], found: Sequence[Fetched]) -> Fetched:
+        config, clock = self.attempt.config, self.attempt.clock
+        parts = [part_of(each, read, config, clock) for each, read in zip(wanted, found, strict=True)]
+        return merged([self._with_epoch(partition, part) for part in up_to_slowest(parts)])
+
+    def _with_epoch(self, partition: int, part: Part) -> Part:
+        """Return the part with the leader epoch before its end, which is only known for the end of what was fetched.
+
+        Epochs never fall: if the first one is the last, it is that of all records between. Otherwise ask again.
+        """
+        start, end, read = part.range.start, part.fetched.next_offset, part.fetched
+        if read.epoch == part.range.epoch or end == part.range.end:
+            return part
+        # rule: truncated-input/merged
+        exact = self._read(partition, part.range._replace(end=end)) if end > start else _nothing_of(part.range)
+        return part._replace(fetched=replace(read, epoch=exact.epoch))
+
     def topics(self) -> Mapping[str, TopicMetadata]:
-        """Ask for the input topic and the output topics, by one request."""
-        client = self.attempt.environment.kafka(self.attempt.kafka)
-        return client.existing_topics([self.attempt.topic, *self.attempt.route.outlets.topics])
+        """Ask for the input topics and the output topics, by one request."""
+        attempt = self.attempt
+        client = attempt.environment.kafka(attempt.kafka)
+        return client.existing_topics([attempt.topic, *attempt.further, *attempt.route.outlets.topics])
 
     def prepare(self, worked: Sequence[Worked]) -> Prepared | None:
         """Return what is to be published; None if nothing is."""
@@ -117,6 +163,25 @@ class KafkaPort:
         return Destination(
             route=self.attempt.route, partition=plan.partition, batch=self.attempt.batch, raised=plan.raised
         )
+
+
+def _nothing_of(wanted: InputRange) -> Fetched:
+    return Fetched(records=Records.from_rows([]), next_offset=wanted.start, epoch=wanted.epoch)
+
+
+def _by_topic(wanted: Mapping[int, Sequence[InputRange]]) -> dict[str, list[Range]]:
+    """Return the ranges that have anything to read, by topic."""
+    found = defaultdict[str, list[Range]](list)
+    for partition, ranges in wanted.items():
+        for each in ranges:
+            if each.start < each.end:
+                found[each.topic].append(Range(partition, each.start, each.end, each.epoch))
+    return found
+
+
+def _found(found: Mapping[str, Mapping[int, Fetched]], partition: int, wanted: InputRange) -> Fetched | None:
+    """Return what was read of the range; None if it did not come whole."""
+    return _nothing_of(wanted) if wanted.start == wanted.end else found[wanted.topic].get(partition)
 
 
 def _rows(step: StepResult) -> Rows:

@@ -191,9 +191,8 @@ class _Changed:
 
     ready: _Ready
     step: StepResult
-    next_offset: int
+    read: Fetched
     stopped_at: int | None
-    epoch: int
 
 
 def _changed(
@@ -246,28 +245,29 @@ def _stepped(attempt: Attempt, ready: _Ready, port: Port, together: Mapping[int,
     local.begin(attempt.epoch, attempt.batch, attempt.attempt)
     reach("after_dirty_header")
     # rule: complete-after-kernel, raised-offsets/records
-    step = _act(attempt, plan, ready.state, fetched.records.raised(raised_now(plan.raised)))
+    raised = raised_now(plan.raised)
+    step = _act(attempt, plan, ready.state, fetched.records.raised(raised))
     # rule: undo-failed-attempt/kept
     local.complete(step.undo)
     reach("after_complete_header")
     watch.lap("kernel")
     # rule: raised-offsets/stopped
-    stopped_at = None if step.stopped_at is None else step.stopped_at - raised_now(plan.raised)
+    stopped_at = None if step.stopped_at is None else step.stopped_at - raised
+    late, rejected = (fetched.with_origins(rows, raised) for rows in (step.late, step.rejected))
     return _Changed(
         ready=ready,
-        step=step,
-        next_offset=fetched.next_offset if stopped_at is None else stopped_at,
+        step=replace(step, late=late, rejected=rejected),
+        read=fetched if stopped_at is None else fetched.until(stopped_at),
         stopped_at=stopped_at,
-        epoch=fetched.epoch,
     )
 
 
 def _result(changed: _Changed, opened: Opened | None) -> PartitionResult:
-    plan, step = changed.ready.plan, changed.step
+    plan, step, read = changed.ready.plan, changed.step, changed.read
     return PartitionResult(
         partition=plan.partition,
         action=plan.action,
-        next_offset=changed.next_offset,
+        next_offset=read.next_offset,
         stream_time=step.stream_time,
         counts=step.counts,
         measures=step.measures,
@@ -279,7 +279,9 @@ def _result(changed: _Changed, opened: Opened | None) -> PartitionResult:
         needs=step.needs,
         reader_time=step.reader_time,
         recovery=changed.ready.recovery,
-        epoch=changed.epoch,
+        epoch=read.epoch,
+        reached=read.reached,
+        further=read.further,
         replicas=changed.ready.replicas,
         ledger=step.ledger,
         seconds=changed.ready.watch.seconds,

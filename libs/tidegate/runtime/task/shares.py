@@ -31,4 +31,4 @@ def shares(plans: Sequence[PartitionPlan]) -> list[list[PartitionPlan]]:
 
 
 def _records(plans: Sequence[PartitionPlan]) -> int:
-    return sum(plan.end - plan.start for plan in plans)
+    return sum(plan.size for plan in plans)

@@ -14,7 +14,6 @@ from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.runtime.telemetry.batch_metrics import by_step
-from tidegate.runtime.telemetry.consumer_lag import consumer_lag
 from tidegate.runtime.telemetry.driver_status import State
 from tidegate.runtime.telemetry.metric_definitions import METRICS, Family
 from tidegate.runtime.telemetry.observation import Observation
@@ -130,12 +129,11 @@ def imbalance(counts: Counts) -> int:
 
 
 def _progress(samples: Samples, observation: Observation, newest: BatchMeta) -> None:
-    operator, now_ms = observation.operator, SYSTEM_CLOCK.now_ms()
+    operator, now_ms, unread = observation.operator, SYSTEM_CLOCK.now_ms(), newest.unread(observation.ends)
     for partition, known in newest.partitions.items():
         samples.add("tidegate_next_offset", known.next_offset, operator, partition)
-        if partition in observation.ends:
-            lag = consumer_lag(observation.ends[partition], known.next_offset)
-            samples.add("tidegate_consumer_lag_records", lag, operator, partition)
+        if observation.ends:
+            samples.add("tidegate_consumer_lag_records", unread[partition], operator, partition)
         if (time_ms := known.stream_time) != NO_STREAM_TIME:
             samples.add("tidegate_stream_time_seconds", time_ms / 1_000, operator, partition)
             samples.add("tidegate_stream_time_behind_seconds", (now_ms - time_ms) / 1_000, operator, partition)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tidegate.contracts.batch_metadata import BatchMeta
+from tidegate.contracts.batch_metadata import BatchMeta, Ends
 from tidegate.runtime.telemetry.driver_status import DriverStatus
 
 
@@ -16,7 +15,7 @@ class Observation:
 
     `newest`: its newest commit; None before its first claim, when the fields derived from it are empty too.
     `loop_age_s`: seconds since its loop last began a round; None before the first. `ends`: the last stable
-    offsets of the input's partitions when it last read them. `compaction_s`: the total duration of its compactions.
+    offsets of the input topics when it last read them. `compaction_s`: the total duration of its compactions.
     """
 
     operator: str
@@ -24,7 +23,7 @@ class Observation:
     status: DriverStatus
     loop_age_s: float | None = None
     newest: BatchMeta | None = None
-    ends: Mapping[int, int] = field(default_factory=dict)
+    ends: Ends = field(default_factory=dict)
     files: int = 0
     state_rows: int = 0
     compactions: int = 0

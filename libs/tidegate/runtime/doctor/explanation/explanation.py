@@ -120,7 +120,7 @@ def _verdict(logged: Row, again: Recomputed, seq: int) -> tuple[Verdict, str]:
 def _source_batch(facts: Facts) -> int | None:
     """Return the batch that read the record at `input_offset`: this one, or that of what was held."""
     partition = facts.position.partition
-    first, end = (meta.partitions[partition].next_offset for meta in (facts.before, facts.meta))
+    first, end = (meta.partitions[partition].position for meta in (facts.before, facts.meta))
     if first <= facts.input_offset < end:
         return facts.position.batch
     is_held = facts.held is not None and facts.held["offset"] == facts.row["offset"]

@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta, Pin
+from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records
 from tidegate.runtime.configuration.application import Application
@@ -28,11 +29,15 @@ Input = Callable[[int, int, int], Iterator[Records]]
 def from_topic(application: Application, name: str, deadline_s: float) -> Input:
     """Return the input of an operator as Kafka still has it. `deadline_s`: how long a fetch may take.
 
-    What it returns raises EngineError if no broker answers, and OffsetsGone if records were deleted.
+    What it returns raises EngineError if no broker answers, OffsetsGone if records were deleted, and UserError if the
+    operator reads several topics.
     """
 
     def read(partition: int, start: int, end: int) -> Iterator[Records]:
-        kafka, topic = client(application.kafka), application.operators[name].input
+        kafka, (topic, *others) = client(application.kafka), application.operators[name].inputs
+        if others:
+            problem = "batches of several input topics are not computed again"
+            raise UserError(problem, value=", ".join([topic, *others]), remedy="read the rows of the batch in the log")
         kafka.probe(PROBE_TIMEOUT_S)  # a fetch would wait longer for a broker that is away
         while True:
             found = fetch(kafka, topic, partition, start, end, max_bytes=PIECE_BYTES, deadline_s=deadline_s)
@@ -62,12 +67,12 @@ def results_of(
     was, now = before.partitions[partition], meta.partitions[partition]
     if meta.action == "flush":
         yield state.flush()
-    elif was.next_offset == now.next_offset and was.stream_time != now.stream_time:
+    elif was.position == now.position and was.stream_time != now.stream_time:
         yield state.advance(now.stream_time, meta.clock)
-    elif was.next_offset == now.next_offset:
+    elif was.position == now.position:
         yield state.step(Records.from_rows([]), meta.clock)
     else:
-        for records in read(partition, was.next_offset, now.next_offset):
+        for records in read(partition, was.position, now.position):
             yield state.step(records.raised(raised_now(was.raised)), meta.clock)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 from tidegate.contracts.errors import TidegateError, Unavailable
-from tidegate.runtime.kafka.arrivals import Position
+from tidegate.runtime.kafka.arrivals import Positions
 from tidegate.runtime.kafka.client import TopicMetadata
 from tidegate.testing.simulation.clock import ProcessClock
 from tidegate.testing.simulation.kafka.broker import OFFSET_RETENTION_S
@@ -123,17 +123,15 @@ class SimulatedArrivals:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def wait(
-        self, topic: str, positions: Mapping[int, Position], *, longest_s: float, interrupted: Callable[[], bool]
-    ) -> None:
+    def wait(self, positions: Positions, *, longest_s: float, interrupted: Callable[[], bool]) -> None:
         """Let time pass until a partition has records at its position or above, in steps that others can use."""
         until = self._world.clock.monotonic() + longest_s
-        while self._world.clock.monotonic() < until and not interrupted() and not self._has_arrived(topic, positions):
+        while self._world.clock.monotonic() < until and not interrupted() and not self._has_arrived(positions):
             self._world.sleep(_LOOK_EVERY_S)
 
     def close(self) -> None:
         """Do nothing: there are no connections."""
 
-    def _has_arrived(self, topic: str, positions: Mapping[int, Position]) -> bool:
+    def _has_arrived(self, positions: Positions) -> bool:
         logs = self._world.broker.logs
-        return any(logs[topic, partition].stable > position.offset for partition, position in positions.items())
+        return any(logs[topic, p].stable > at.offset for topic, own in positions.items() for p, at in own.items())
