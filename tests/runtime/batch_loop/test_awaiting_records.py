@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 
@@ -14,7 +14,7 @@ from tests.runtime.miniature import NAME, Jobs, application, driver_of, use_brok
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.cli.driver_client import ask_driver
 from tidegate.runtime.batch_loop.driver import LONGEST_WAIT_S, OperatorDriver, Owned
-from tidegate.runtime.kafka.arrivals import Position
+from tidegate.runtime.kafka.arrivals import Position, Positions
 
 pytestmark = pytest.mark.fast
 
@@ -23,13 +23,11 @@ class Waits:
     """In the place of `LongPolls`: a wait ends when the test sets `arrived`, or at an interruption."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Mapping[int, Position], float]] = []
+        self.asked: list[tuple[Positions, float]] = []
         self.arrived = Event()
 
-    def wait(
-        self, topic: str, positions: Mapping[int, Position], *, longest_s: float, interrupted: Callable[[], bool]
-    ) -> None:
-        self.asked.append((topic, positions, longest_s))
+    def wait(self, positions: Positions, *, longest_s: float, interrupted: Callable[[], bool]) -> None:
+        self.asked.append((positions, longest_s))
         until = time.monotonic() + PATIENCE_S
         while not self.arrived.is_set() and not interrupted() and time.monotonic() < until:
             time.sleep(0.01)
@@ -73,7 +71,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> ScriptedKafka:
 def test_a_driver_with_nothing_to_do_asks_no_broker_until_records_arrive(kafka: ScriptedKafka, tmp_path: Path) -> None:
     with Service(tmp_path) as service:
         wait_for(lambda: service.waits.asked)
-        assert service.waits.asked == [("in", {0: Position(0, 1), 1: Position(0, 1)}, LONGEST_WAIT_S)]
+        assert service.waits.asked == [({"in": {0: Position(0, 1), 1: Position(0, 1)}}, LONGEST_WAIT_S)]
         asked = len(kafka.asked)
         time.sleep(0.5)  # more than two triggers
         assert len(kafka.asked) == asked

@@ -351,7 +351,7 @@ def test_the_output_of_several_partitions_is_in_one_transaction_of_the_first(
 
     prepared = prepare_output([output(0), output(1, "a", "b"), output(2, "c")])
     assert prepared is not None
-    opened = started.add_marks(open_output(kafka, prepared, 5.0), {1: 10, 2: 20}, 7)  # type: ignore[arg-type]
+    opened = started.add_marks(open_output(kafka, prepared, 5.0), {"in": {1: 10, 2: 20}}, 7)  # type: ignore[arg-type]
     assert isinstance(opened, Opened)
     assert opened.partitions == (1, 2)
     assert opened.producer.transactional_id == "app-tally-1"

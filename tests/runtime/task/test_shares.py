@@ -18,7 +18,7 @@ RECORDS = st.lists(st.sampled_from([0, 1, 100, 700, FEW_RECORDS, FEW_RECORDS + 1
 
 
 def plans(records: list[int]) -> list[Any]:
-    return [SimpleNamespace(partition=number, start=5, end=5 + count) for number, count in enumerate(records)]
+    return [SimpleNamespace(partition=number, size=count) for number, count in enumerate(records)]
 
 
 @given(RECORDS)

@@ -92,7 +92,7 @@ def attempt(tmp_path: Path) -> KafkaAttempt:
 
 
 def plans(*partitions: int, records: int = 10**6) -> list[Any]:
-    return [SimpleNamespace(partition=partition, start=0, end=records) for partition in partitions]
+    return [SimpleNamespace(partition=partition, size=records) for partition in partitions]
 
 
 def test_secrets_and_configuration_travel_once_for_each_worker_and_operator(attempt: KafkaAttempt) -> None:
