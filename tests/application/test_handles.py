@@ -47,7 +47,8 @@ class Waiting:
         watch: Callable[[list[Any]], None],
     ) -> None:
         """Wait for `stop`."""
-        reached = {"has_reached": lambda targets: targets == {"departures": {0: 5}} and not self.waits, "waits": self.waits}
+        caught_up = {"departures": {0: 5}}
+        reached = {"has_reached": lambda targets: targets == caught_up and not self.waits, "waits": self.waits}
         watch([SimpleNamespace(name=name, **reached) for name in names])
         if self.fail_early and self.error is not None:
             failed(self.error)

@@ -176,7 +176,7 @@ def test_nothing_is_reached_while_a_record_that_is_due_waits_for_the_table(
     driver: OperatorDriver, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     operator, settled = driver.claim.operator, [False]
-    monkeypatch.setattr(type(operator._table), "nothing_waits", lambda table, newest: settled[0])
+    monkeypatch.setattr(type(operator._tables), "nothing_waits", lambda table, newest: settled[0])
     driver._round(operator)
     assert operator.newest.next_offsets == {0: 5, 1: 5}
     assert not driver.has_reached({"in": {0: 5, 1: 5}})

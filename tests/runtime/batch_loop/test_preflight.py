@@ -11,11 +11,14 @@ from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.config import read
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.operators.pipeline.config import PipelineConfig
+from tidegate.operators.stream_stream_join import StreamStreamJoinConfig
 from tidegate.operators.stream_table_join import StreamTableJoinConfig
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.next_metadata import first_meta
 from tidegate.runtime.batch_loop.preflight import (
+    Topics,
+    check_equal_partitions,
     check_functions,
     check_topics,
     find_topics,
@@ -72,6 +75,15 @@ def test_dead_letters_need_a_separate_topic(topic: str) -> None:
 def test_an_input_with_a_different_number_of_partitions_stops_the_operator(partitions: int) -> None:
     with pytest.raises(StateError, match="a different number of partitions"):
         check(**{"in": ("id of in", partitions)}, out=("id of out", 9))
+
+
+def test_input_topics_have_the_same_number_of_partitions() -> None:
+    times = {"before": "0ms", "after": "1ms", "grace": "1ms"}
+    join = read(StreamStreamJoinConfig, {"input": "in", "right": "more", "join": "inner"} | times)
+    topics = Topics(ids={"in": "a", "more": "b"}, partitions={"in": 2, "more": 3})
+    with pytest.raises(UserError, match="different numbers of partitions") as refused:
+        check_equal_partitions(join, topics)
+    assert refused.value.value == "in: 2, more: 3"
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def driver() -> StillDriver:
         status=driver_status("running", unclear=(7,)),
         loop_age_s=0.5,
         newest=busy(),
-        ends={7: 142},
+        ends={"in": {7: 142}},
         files=11,
         state_rows=22,
         compactions=2,

@@ -87,7 +87,7 @@ def test_a_record_without_a_count_is_an_imbalance(driver: StillDriver) -> None:
 
 def test_lag_is_as_of_the_last_check_of_the_topic_and_never_negative(driver: StillDriver) -> None:
     assert value(told(driver), "tidegate_consumer_lag_records", partition="7") == 42
-    driver.said["ends"] = {7: 90}
+    driver.said["ends"] = {"in": {7: 90}}
     assert value(told(driver), "tidegate_consumer_lag_records", partition="7") == 0
     driver.said["ends"] = {}
     assert not [name for name, _ in samples(told(driver)) if name == "tidegate_consumer_lag_records"]

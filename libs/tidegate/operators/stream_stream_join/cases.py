@@ -68,7 +68,7 @@ CASES = {
         histories=two_streams(),
         reference=stream_stream_join_reference,
         holding=StreamStreamJoinConfig.model_validate(
-            {"input": "in", "join": "left", "before": 0, "after": "1h", "grace": "1h"}
+            {"input": "in", "right": "right", "join": "left", "before": 0, "after": "1h", "grace": "1h"}
         ),
         bytes_per_record=160,
         changing=False,

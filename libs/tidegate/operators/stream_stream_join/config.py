@@ -14,6 +14,7 @@ from tidegate.contracts.config import (
     KeyRules,
     OperatorConfig,
     OutputDeclaration,
+    Topic,
     added_windows,
     output_windows_of,
 )
@@ -74,10 +75,24 @@ class StreamStreamJoinRules(KeyRules):
 
 
 class StreamStreamJoinConfig(StreamStreamJoinRules, OperatorConfig):
-    """The rules of a join with the topic of its left stream, as tests of all kinds have them; no service reads it."""
+    """The rules of a join and its topics: `input` is that of the left stream."""
 
+    right: Topic
+    """Topic of the right stream, with as many partitions as that of the left one."""
     output_windows: InputWindowsInOutput = "headers"
     """How output records name their windows: in `headers`, or with `kafka` in the key, in Kafka's format."""
+
+    @field_validator("right")
+    @classmethod
+    def _right_is_another_topic(cls, topic: str, info: ValidationInfo) -> str:
+        if topic in (info.data.get("input"), info.data.get("output"), info.data.get("dead_letters")):
+            raise InvalidValue("it is also the left stream or an output of this operator", "name another topic")
+        return topic
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Return the topics of the left and the right stream."""
+        return (self.input, self.right)
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the records of the output; None: they have none, or name them already."""

@@ -41,6 +41,7 @@ def stream_stream_join_configs(draw: st.DrawFn) -> StreamStreamJoinConfig:
     times = {name: f"{draw(_durations)}ms" for name in ("before", "after", "grace")}
     raw: dict[str, Any] = {
         "input": "records",
+        "right": "right",
         "join": draw(st.sampled_from(["inner", "left", "outer", "outer"])),
         "max_ahead": draw(optional_durations(10)),
         "windows": draw(st.sampled_from([None, None, *all_windows])),

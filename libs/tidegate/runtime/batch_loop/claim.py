@@ -103,7 +103,6 @@ class Claimant:
         known = self._newest.topics if self._attempts else {}
         found = preflight.find_topics(self._kafka(), self._config, known)
         starts = {topic: offsets.earliest(self._kafka(), topic) for topic in self._config.inputs}
-        # rule: equal-input-partitions/claim
         preflight.check_equal_partitions(self._config, found)
         # rule: no-second-log
         self._refuse_second_log(starts[self._config.input])

@@ -220,8 +220,8 @@ def _dead_letters(to: Destination, topic: str, first_seq: int, letters: pa.Table
     reasons = pc.dictionary_encode(_whole(letters["reason"]))
     codes = reasons.indices.to_numpy()
     _, first_of_code = np.unique(codes, return_index=True)
-    # rule: raised-offsets/dead-letters
     offsets = _whole(letters["offset"]).to_numpy()
+    # rule: raised-offsets/dead-letters
     if "topic" not in letters.column_names:
         offsets = input_offsets(to.raised, offsets)
     stamp = Stamp(

@@ -77,9 +77,9 @@ def up_to_slowest(parts: Sequence[Part]) -> list[Part]:
     The slowest topic keeps all of its records, so that every batch gets on.
     """
     behind = [(part.reached, number) for number, part in enumerate(parts) if part.has_more]
+    # rule: not-beyond-slowest
     if not behind:
         return list(parts)
-    # rule: not-beyond-slowest
     time, slowest = min(behind)
     return [
         part.first(int(np.searchsorted(part.places, time, side="right" if number <= slowest else "left")))

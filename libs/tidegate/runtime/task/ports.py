@@ -134,7 +134,6 @@ class KafkaPort:
         start, end, read = part.range.start, part.fetched.next_offset, part.fetched
         if read.epoch == part.range.epoch or end == part.range.end:
             return part
-        # rule: truncated-input/merged
         exact = self._read(partition, part.range._replace(end=end)) if end > start else _nothing_of(part.range)
         return part._replace(fetched=replace(read, epoch=exact.epoch))
 

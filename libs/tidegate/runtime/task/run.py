@@ -244,8 +244,8 @@ def _stepped(attempt: Attempt, ready: _Ready, port: Port, together: Mapping[int,
     # rule: dirty-first
     local.begin(attempt.epoch, attempt.batch, attempt.attempt)
     reach("after_dirty_header")
-    # rule: complete-after-kernel, raised-offsets/records
     raised = raised_now(plan.raised)
+    # rule: complete-after-kernel, raised-offsets/records
     step = _act(attempt, plan, ready.state, fetched.records.raised(raised))
     # rule: undo-failed-attempt/kept
     local.complete(step.undo)
