@@ -44,9 +44,70 @@ def records(*rows: tuple[bytes, int]) -> Records:
     return Records.from_rows([Row(key, b"v", time, at) for at, (key, time) in enumerate(rows)])
 
 
-def test_a_second_join_is_refused() -> None:
+PRICED = {**JOIN, "name": "priced", "table": "prices", "grace": "5ms"}
+
+
+def test_each_table_is_read_by_one_step() -> None:
     found = problems(JOIN, SLOW, {**JOIN, "name": "again"})
-    assert found == {"steps.2": "another step reads a table already"}
+    assert found == {"steps.2": "step joined reads the table limits already"}
+    assert pipeline(JOIN, SLOW, PRICED).reads() == (
+        TableRead("limits", 3, None, "joined"),
+        TableRead("prices", 5, None, "priced", has_own_time=True),
+    )
+
+
+def test_a_second_join_waits_and_needs_versions_with_its_own_time() -> None:
+    #   joined   T 30   grace 3   its table is complete up to 10: a12 waits, so that its mark is 12
+    #   priced   T 12   grace 5   a5 is held until 10; both tables keep versions for what is still to come
+    state = opened(pipeline(JOIN, PRICED))
+    state.read_table(table((b"a", b"1", 0)), 10, "limits")
+    state.read_table(table((b"a", b"2", 0), (b"a", b"3", 7)), NEVER, "prices")
+    result = state.step(records((b"a", 5), (b"a", 12), (b"b", 30)), 0)
+    assert result.reader_time == {"limits": 30, "prices": 12}
+    assert result.needs == {"limits": 12, "prices": 5}
+    assert [result.measures[f"{step}.waiting_records_now"] for step in ("joined", "priced")] == [1, 1]
+    state.read_table(table((b"a", b"2", 0), (b"a", b"3", 7)), name="prices")
+    first = state.step(Records.from_rows([]), 0)
+    state.read_table(table((b"a", b"1", 0)), name="limits")
+    later = state.step(records((b"c", 60)), 0)
+    assert [json.loads(row["value"]) for result in (first, later) for row in result.emissions.to_pylist()] == [
+        {"stream": {"stream_bytes": "dg==", "table": 1}, "table": 2},
+        {"stream": {"stream_bytes": "dg==", "table": 1}, "table": 3},
+        {"stream": {"stream_bytes": "dg==", "table": None}, "table": None},
+    ]
+
+
+def test_a_pipeline_of_two_joins_goes_on_from_its_log_with_the_tables_that_it_has() -> None:
+    config = pipeline(JOIN, PRICED)
+    state, rebuilt = opened(config), opened(config)
+    for each in (state, rebuilt):
+        each.read_table(table((b"a", b"1", 0)), name="limits")
+        each.read_table(table((b"a", b"2", 0)), NEVER, "prices")
+    result = state.step(records((b"a", 5), (b"a", 30)), 0)
+    assert {row["step"] for row in result.changes.to_pylist()} == {None, "joined", "priced"}
+    rebuilt.restore(result.changes, result.stream_time)
+    assert rebuilt.snapshot() == state.snapshot()
+    assert [each.flush().emissions.num_rows for each in (state, rebuilt)] == [2, 2]
+
+
+def test_fields_of_both_tables_and_of_the_stream_are_seen_behind_two_joins() -> None:
+    value = {"json": {"amount": "int64"}}
+    joins = [
+        {**JOIN, "grace": "0ms", "emits": {"most": "int64"}},
+        {**PRICED, "grace": "0ms", "emits": {"price": "float64"}},
+    ]
+    steps = [*joins, {"select": {"cost": "amount * prices.price", "most": "limits.most"}}]
+    state = opened(pipeline(*steps, value=value))
+    state.read_table(table((b"a", b'{"most": 9}', 0)), name="limits")
+    state.read_table(table((b"a", b'{"price": 2.5}', 0), (b"b", b'{"price": 1}', 0)), name="prices")
+    rows = [Row(key, b'{"amount": 4}', 5, at) for at, key in enumerate((b"a", b"b", b"c"))]
+    found = state.step(Records.from_rows([*rows, Row(b"a", b'{"amount": "?"}', 6, 3)]), 0)
+    assert [json.loads(row["value"]) for row in found.emissions.to_pylist()] == [
+        {"cost": 10.0, "most": 9},
+        {"cost": 4.0, "most": None},
+        {"cost": None, "most": None},
+    ]
+    assert [row["cause"] for row in found.rejected.to_pylist()] == ["value: stream.amount is no int64"]
 
 
 def test_a_step_that_reads_a_table_behind_others_has_its_own_time() -> None:
@@ -136,5 +197,5 @@ def test_rows_that_reach_a_join_in_an_idle_advance_wait_from_the_clock_of_that_b
 
 def test_a_step_that_reads_a_table_does_not_come_to_a_pipeline_that_holds_records() -> None:
     assert refused(pipeline(SLOW), pipeline(SLOW, JOIN)) == [
-        "it would read a table, and the log's batches have read none"
+        "it would read a table that the log's batches have not read"
     ]

@@ -184,10 +184,10 @@ RULES = (
         removals=(deleted(),),
     ),
     Rule(
-        slug="one-table",
-        name="one step of a pipeline reads a table at most",
+        slug="one-step-per-table",
+        name="each table is read by one step of a pipeline at most",
         chapter=Chapter.TABLES,
-        tests=tests("pipelines/test_joins", "a_second_join_is_refused"),
+        tests=tests("pipelines/test_joins", "each_table_is_read_by_one_step"),
         removals=(condition("False"),),
     ),
     Rule(

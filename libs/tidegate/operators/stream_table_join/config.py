@@ -65,7 +65,8 @@ class StreamTableJoinRules(KeyRules):
         """
         if self.joiner is not None:
             return Values.of_bytes() if emits is None else Values.of_fields(emits)
-        if values.has_fields and emits is not None and self.table not in values.schema.names:
+        known = values.has_fields or values.form == "joined"
+        if known and emits is not None and self.table not in values.schema.names:
             return Values("joined", values.schema.append(pa.field(self.table, pa.struct(emits))))
         stream = pa.struct(values.schema) if values.form == "object" else pa.large_string()
         table = pa.large_string() if emits is None else pa.struct(emits)

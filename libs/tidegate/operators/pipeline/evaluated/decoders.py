@@ -43,7 +43,11 @@ class _JoinedDecoder:
             "table": list(table.type) if table in chosen else [],
         }
         sides = zip(parts.items(), values.sides, strict=True)
-        self._sides = [_Side(name, part, side) for (name, part), side in sides if part]
+        self._sides = [
+            _SideOfJoin(part, side) if side.form == "joined" else _Side(name, part, side)
+            for (name, part), side in sides
+            if part
+        ]
         self._objects = JsonDecoder(pa.schema([field for side in self._sides for field in side.given]))
 
     def columns(self, data: Array, start: Array, length: Array) -> Decoded:
@@ -63,6 +67,22 @@ class _JoinedDecoder:
         if code.any():
             columns = [pc.if_else(pa.array(code == 0), column, pa.scalar(None, column.type)) for column in columns]
         return Decoded(columns, code, reasons)
+
+
+class _SideOfJoin:
+    """The value of a stream that another join has made. `given`: the member of the object where it is."""
+
+    name = "stream"
+    given = (pa.field("stream", pa.large_string()),)
+
+    def __init__(self, chosen: Sequence[pa.Field], values: Values) -> None:
+        self._decoder = _JoinedDecoder(values, chosen)
+
+    def read(self, given: Mapping[str, pa.Array]) -> tuple[pa.StructArray, Array, Sequence[str]]:
+        """Return the fields, a code per row as a decoder does, and the reasons."""
+        decoded = self._decoder.columns(*binary_parts(given[self.name]))
+        fields = pa.StructArray.from_arrays(decoded.columns, fields=list(self._decoder.schema))
+        return fields, decoded.code, decoded.reasons
 
 
 class _Side:

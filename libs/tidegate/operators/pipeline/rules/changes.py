@@ -23,7 +23,7 @@ _NOT_AT_THE_END = (
     "a new step that holds state goes behind all others: those behind it would hold rows that it has not seen"
 )
 _READS_A_TABLE = "the log's batches have read its table, and later ones would not"
-_READ_NO_TABLE = "it would read a table, and the log's batches have read none"
+_READ_NO_TABLE = "it would read a table that the log's batches have not read"
 _KNOWN_OF_FIRST = "only of the first step it is recorded since when closed windows are known"
 _OTHER_NUMBERS = (
     "behind flat_map rows are numbered by arrival, otherwise by their offsets, and the state has such numbers"

@@ -166,8 +166,7 @@ class Reading:
         _check_emits(rules, emits)
         table = None if step.table_value is None else values_of(step.table_value)
         _check_table(rules, emits, table)
-        if rules.reads():
-            self._check_is_only_reader()
+        self._check_tables(rules)
         if place is None:
             return step, None
         if unknown := list(rules.unknown_fields(place.values)):
@@ -199,10 +198,18 @@ class Reading:
         self._check_timestamp(found)
         return found
 
-    def _check_is_only_reader(self) -> None:
-        # rule: one-table
-        if any(isinstance(step, Stateful) and step.rules.reads() for step in self.steps):
-            raise InvalidValue("another step reads a table already", "write the join as an operator of its own")
+    def _check_tables(self, rules: OperatorRules) -> None:
+        """Raise InvalidValue if a step before reads one of the tables: what is known of a table is by its name."""
+        before = {
+            read.table: step.name for step in self.steps if isinstance(step, Stateful) for read in step.rules.reads()
+        }
+        for read in rules.reads():
+            # rule: one-step-per-table
+            if read.table in before:
+                raise InvalidValue(
+                    f"step {before[read.table]} reads the table {read.table} already",
+                    "read the results of that step, or define the table once more, under another name",
+                )
 
     def _inferred(self, kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that the steps before determine for a step of that kind.
