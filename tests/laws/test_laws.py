@@ -108,7 +108,7 @@ def test_law_4_the_changelog_restores_the_same_state(case: Case, make_log: MakeL
     restored = Partition(partition.operator, CLOCK_MS)
     restored.trace.stream_time, restored.trace.floor = partition.trace.stream_time, partition.trace.floor
     restored.needs = partition.needs  # a driver tells a state what readers need before its first batch
-    restored.read_table(partition.table, partition.open_until)
+    restored.read_tables(partition.tables)
     restored.catch_up(rows.take(np.argsort(rows["key"].to_pylist(), kind="stable")))
     assert restored.state.snapshot() == partition.state.snapshot()
     assert restored.state.stream_time == partition.state.stream_time

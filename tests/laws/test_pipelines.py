@@ -357,18 +357,21 @@ def joinable(draw: st.DrawFn, grace: int) -> list[Row]:
 
 
 gates = st.lists(st.sampled_from([-1, -1, 4, 9, 15, 30]), max_size=6).map(sorted)
+both_gates = st.tuples(gates, gates)
 FACTS = TableHistoryConfig.model_validate({"input": "facts", "history_retention": "1h"})
 RAIN = Table(FACTS, tuple(Row(key, b"%d" % at, at, at) for at, key in enumerate([b"a", b"b", b"a"] * 4))).state(0)
 
 
-def joined(config: PipelineConfig, rows: list[Row], cuts: set[int], gates: list[int]) -> Any:
-    """What a chain with a join makes visible, if the table is complete up to these times, batch by batch, then whole.
+def joined(config: PipelineConfig, rows: list[Row], cuts: set[int], *gates: list[int]) -> Any:
+    """What a chain with joins makes visible, if tables are complete up to these times, batch by batch, then whole.
 
-    What let a result leave, an input record or the table, depends on the schedule: it is no part of this.
+    `gates`: those of each table. What let a result leave, an input record or a table, depends on the schedule: it is no
+    part of this.
     """
-    played = Played(pipeline_of(config))
-    for step, gate in zip_longest(batches(rows, cuts), gates):
-        played.state.read_table(RAIN, ALWAYS if gate is None else gate)
+    played, tables = Played(pipeline_of(config)), [read.table for read in config.reads()]
+    for step, *now in zip_longest(batches(rows, cuts), *gates):
+        for table, gate in zip_longest(tables, now[: len(tables)]):
+            played.state.read_table(RAIN, ALWAYS if gate is None else gate, table)
         played.play(step or [])
     played.state.read_table(RAIN)
     played.play(Advance(HOUR))
@@ -425,19 +428,21 @@ def test_a_chain_behind_a_join_gives_the_same_results_however_it_waited_for_its_
 @given(data=st.data())
 def test_any_chain_behind_a_join_gives_the_same_results_however_it_waited_for_its_table(data: st.DataObject) -> None:
     config = data.draw(joined_pipeline_configs())
-    [(step, join)] = [(name, rules) for name, rules in config.operators.items() if rules.kind == "stream_table_join"]
-    grace = join.hold(None) or 0
-    rows = data.draw(joinable(grace))
-    assume(lateness(config, rows, step) <= grace)  # steps before the join may make some late for it
-    assert joined(config, rows, data.draw(strategies.cuts), data.draw(gates)) == joined(config, rows, set(), [])
+    rows = data.draw(joinable(min(read.grace for read in config.reads())))
+    late = lateness(config, rows)
+    assume(all(late[read.step] <= read.grace for read in config.reads()))  # steps before may make some late for a join
+    assert joined(config, rows, data.draw(strategies.cuts), *data.draw(both_gates)) == joined(config, rows, set())
 
 
-def lateness(config: PipelineConfig, rows: list[Row], step: str) -> int:
-    """How late the rows are at most that reach the step, ms."""
+def lateness(config: PipelineConfig, rows: list[Row]) -> dict[str | None, int]:
+    """How late the rows are at most that reach each join, ms."""
     played = Played(pipeline_of(config))
     played.state.read_table(RAIN)
     results = [played.attempt(rows), played.attempt(Advance(HOUR))]
-    return max(result.measures.get(f"{step}.lateness_max", 0) for result in results)
+    return {
+        read.step: max(result.measures.get(f"{read.step}.lateness_max", 0) for result in results)
+        for read in config.reads()
+    }
 
 
 def test_what_a_suppression_behind_a_join_emits_in_between_is_emitted_too_if_the_join_waited() -> None:

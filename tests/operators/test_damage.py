@@ -61,7 +61,7 @@ def twin(partition: Partition) -> Partition:
     other = Partition(partition.operator, partition.clock_ms)
     other.trace.stream_time, other.trace.floor = partition.trace.stream_time, partition.trace.floor
     other.needs = partition.needs
-    other.read_table(partition.table)
+    other.read_tables(partition.tables)
     other.storage = partition.storage.copy()
     return other
 

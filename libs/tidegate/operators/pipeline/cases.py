@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import cycle
 from typing import Any, cast
 
 from tidegate.contracts.config import OperatorConfig
@@ -20,7 +21,13 @@ from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import as_config
 from tidegate.operators.pipeline.rules.steps import StepRules
 from tidegate.operators.pipeline.steps import operators_of
-from tidegate.operators.pipeline.strategies import REASON, passing_configs, pipeline_configs, pipelines_with_a_join
+from tidegate.operators.pipeline.strategies import (
+    JOINED_TABLES,
+    REASON,
+    passing_configs,
+    pipeline_configs,
+    pipelines_with_a_join,
+)
 from tidegate.operators.registry import test_part
 from tidegate.operators.testing.cases import Case, columns, play, rejected_rows, window_columns
 from tidegate.operators.testing.laws import Change, Event, Table, Trace, sort_by_step
@@ -199,10 +206,23 @@ def _played_as(name: str, rules: OperatorConfig, clock_ms: int, events: Sequence
 
 
 def _played(reference: Any, rules: OperatorConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
-    if not rules.reads():
-        events = [event for event in events if not isinstance(event, Table)]
+    names = [name for read in rules.reads() for name in (None, read.table)]
+    events = [event for event in events if not isinstance(event, Table) or event.name in names]
+    if rules.reads() and not events:
+        return Trace()  # the table of another step comes first
     found: Trace = reference(rules, events, clock_ms)
     return found
+
+
+def _of_two_tables(history: list[Event]) -> list[Event]:
+    """Return the history with two tables in turn; both are there from the beginning, with other versions."""
+    first, named = history[0], cycle(JOINED_TABLES)
+    assert isinstance(first, Table)
+    again = first._replace(rows=tuple(row._replace(value=b"[%d]" % row.timestamp) for row in first.rows[1:]))
+    return [
+        event._replace(name=next(named)) if isinstance(event, Table) else event
+        for event in (first, again, *history[1:])
+    ]
 
 
 def _plain(history: list[Event]) -> list[Event]:
@@ -274,7 +294,10 @@ CASES = {
     ),
     "pipeline_with_a_join": Case(
         configs=pipelines_with_a_join(),
-        histories=test_part("stream_table_join", "cases").CASES["stream_table_join"].histories.map(_plain),
+        histories=test_part("stream_table_join", "cases")
+        .CASES["stream_table_join"]
+        .histories.map(_plain)
+        .map(_of_two_tables),
         reference=pipeline_reference,
         holding=_HOLDING,
         bytes_per_record=600,

@@ -27,6 +27,7 @@ _WINDOWS = st.sampled_from(
     ]
 )
 _LIMITS = st.sampled_from(["0ms", "4ms", "9ms"])
+JOINED_TABLES = ("table", "prices")
 _GRACES = st.sampled_from(["3ms", "6ms", "12ms"])
 _WAITS = st.sampled_from(
     [{}, *({"grace": grace, **wait} for grace in ("3ms", "12ms") for wait in ({}, {"wait_for_table": "9ms"}))]
@@ -123,14 +124,14 @@ def passing_configs(draw: st.DrawFn) -> PipelineConfig:
 
 @st.composite
 def joined_pipeline_configs(draw: st.DrawFn) -> PipelineConfig:
-    """Configurations of chains in which a join with a grace stands somewhere."""
-    return _config(draw, _named(draw(_with_a_join(_GRACES.map(lambda grace: {"grace": grace})))))
+    """Configurations of chains in which joins with a grace stand somewhere, one or two."""
+    return _config(draw, _named(draw(_with_joins(_GRACES.map(lambda grace: {"grace": grace})))))
 
 
 @st.composite
 def pipelines_with_a_join(draw: st.DrawFn) -> PipelineConfig:
-    """Configurations of pipelines of any shape in which any join stands somewhere."""
-    named = _named(draw(_with_a_join(_WAITS)))
+    """Configurations of pipelines of any shape in which any joins stand somewhere, one or two."""
+    named = _named(draw(_with_joins(_WAITS)))
     if draw(st.integers(0, 2)) == 0:
         every = [{"name": f"s{at}", **step} for at, step in enumerate(named)]
         named = draw(_written(draw(_branches(every))))
@@ -138,13 +139,15 @@ def pipelines_with_a_join(draw: st.DrawFn) -> PipelineConfig:
 
 
 @st.composite
-def _with_a_join(draw: st.DrawFn, waits: st.SearchStrategy[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Steps with a join among them. `waits`: how it waits for its table."""
-    join = {"kind": "stream_table_join", "table": "table", "before_history": "join"}
-    join |= {"join": draw(st.sampled_from(["left", "left", "inner"])), **draw(waits)}
+def _with_joins(draw: st.DrawFn, waits: st.SearchStrategy[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Steps with joins among them, each of a table of its own. `waits`: how one waits for its table."""
     steps = draw(_steps())
-    at = draw(st.integers(0, len(steps)))
-    return [*steps[:at], join, *steps[at:]]
+    for table in JOINED_TABLES[: draw(st.integers(1, 2))]:
+        join = {"kind": "stream_table_join", "table": table, "before_history": "join"}
+        join |= {"join": draw(st.sampled_from(["left", "left", "inner"])), **draw(waits)}
+        at = draw(st.integers(0, len(steps)))
+        steps = [*steps[:at], join, *steps[at:]]
+    return steps
 
 
 def _named(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ implementation fills a `Trace` too, so that whole traces can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -35,15 +35,16 @@ class Flush(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A new version of the table that the operator reads, made of these records.
+    """A new version of a table that the operator reads, made of these records.
 
     It is complete for event times up to `open_until`; held records that waited for it are released as far as that
-    allows.
+    allows. `name`: of the table; None: every table that the operator reads.
     """
 
     config: OperatorRules
     rows: tuple[Row, ...]
     open_until: int = ALWAYS
+    name: str | None = None
 
     def state(self, clock_ms: int) -> OperatorState:
         """Return the table's state after one batch with this clock."""
@@ -179,8 +180,8 @@ class Partition:
         self.clock_ms = clock_ms
         self.trace = Trace()
         self._layout = layout or small(operator.layout)
-        self.table: OperatorState | None = None
-        self.open_until, self.needs = ALWAYS, ALWAYS
+        self.tables: dict[str | None, tuple[OperatorState, int]] = {}
+        self.needs = ALWAYS
         self._storages = 0
         self._open(self._new_storage())
 
@@ -198,7 +199,7 @@ class Partition:
         if isinstance(step, Flush):
             return self.state.flush()
         if isinstance(step, Table):
-            self.read_table(step.state(self.clock_ms), step.open_until)
+            self.read_table(step.state(self.clock_ms), step.open_until, step.name)
         elif isinstance(step, Hold):
             self._hold(step.needs)
         elif isinstance(step, Clock):
@@ -208,11 +209,17 @@ class Partition:
             self.reopen(self.storage)
         return self.state.step(Records.from_rows(step if isinstance(step, list) else []), self.clock_ms)
 
-    def read_table(self, table: OperatorState | None, open_until: int = ALWAYS) -> None:
-        """Set the table that the operator reads from now on, also after restarts; None if it reads no table."""
-        self.table, self.open_until = table, open_until
-        if table is not None:
-            cast(TableReader, self.state).read_table(table, open_until)
+    def read_table(self, table: OperatorState, open_until: int = ALWAYS, name: str | None = None) -> None:
+        """Set a table that the operator reads from now on, also after restarts."""
+        self.read_tables({name: (table, open_until)})
+
+    def read_tables(self, tables: Mapping[str | None, tuple[OperatorState, int]]) -> None:
+        """Set tables by name, with the times up to which each is complete; leave out those that nothing reads."""
+        reader = cast(TableReader, self.state)
+        for name, (table, open_until) in tables.items():
+            if name is None or name in reader.needs():
+                self.tables[name] = table, open_until
+                reader.read_table(table, open_until, name)
 
     def _hold(self, needs: int) -> None:
         """Set the floor that the log records and what readers need, as after a restart of a table history."""
@@ -255,5 +262,5 @@ class Partition:
     def _open(self, storage: MemoryStorage) -> None:
         self.storage = storage
         self.state: OperatorState = self.operator.open(storage)
-        self.read_table(self.table, self.open_until)
+        self.read_tables(self.tables)
         self._hold(self.needs)
