@@ -49,6 +49,8 @@ def test_each_flight_of_the_page_on_joins_is_joined_with_the_described_weather(b
     assert re.search(r'"B63"\} +2013-01-01 15:30', shown)
     assert "100 % need a grace of 0ms" in shown
     assert (tmp_path / "graces.svg").exists()
+    assert '{"each":20.0,"percent":10,"sum":60.0}' in shown.replace("\\", "")
+    assert all(f"table {name}: reads version" in shown for name in ("prices", "discounts"))
     assert re.search(r'B62 *\|2013-01-01 11:02:00\|\{"visib": 2\}\|2013-01-01 11:00:00\|matched', shown)
 
 
