@@ -149,6 +149,11 @@ def _suppress(stream: Any, options: dict[str, Any]) -> Any:
     return stream.suppress(*limits, **others, **_name(options))
 
 
+def _join_stream(stream: Any, options: dict[str, Any]) -> Any:
+    how, right = options.pop("join"), options.pop("right")
+    return stream.join_stream(right, how=how, **{name: options.pop(name) for name in ("before", "after", "grace")})
+
+
 def _deduplicate(stream: Any, options: dict[str, Any]) -> Any:
     bounds = _bounds(options.pop("buffer", None))
     given = {name: options.pop(name) for name in ("within", "grace") if name in options}
@@ -231,4 +236,5 @@ VERBS = {
     "stream_table_join": _join,
     "windowed_aggregation": _aggregate,
     "deduplicate": _deduplicate,
+    "stream_stream_join": _join_stream,
 }

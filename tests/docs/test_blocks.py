@@ -36,6 +36,7 @@ RUN = {
     "docs/operators/suppression.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
     "docs/operators/table_history.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
     "docs/operators/windowed_aggregation.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
+    "docs/operators/stream_stream_join.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
     "docs/operators/deduplicate.md": ("tests/docs/test_operator_pages.py", {"yaml", "sh"}),
     "docs/tutorial/console.md": ("tests/docs/test_console_tutorial.py", {"sql"}),
     "docs/tutorial/index.md": ("tests/docs/test_tutorial.py", {"python", "yaml", "sh"}),

@@ -14,6 +14,7 @@ SHOWS = {
     "stream_table_join": ["valid (2 operators", "late", '"flight":"B61"'],
     "windowed_aggregation": ["valid (1 operators", '{"count":2,"max":9}', "True"],
     "pipeline": ["valid (1 operators", "bob", "window_close", "eve"],
+    "stream_stream_join": ["valid (1 operators", "unmatched", "matched", "bob", "left"],
     "deduplicate": ["valid (1 operators", '"from": "JFK"', "first"],
 }
 

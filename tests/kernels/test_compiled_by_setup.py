@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tidegate.operators.registry import built_kinds
+from tidegate.operators.registry import kinds
 from tidegate.testing.exercise import configurations
 
 pytestmark = pytest.mark.fast
@@ -34,9 +34,9 @@ def test_setup_compiles_every_kernel_that_a_service_may_run() -> None:
     command = [sys.executable, "-m", "tests.kernels.uncalled_kernels"]
     found = json.loads(subprocess.run(command, env=environment, stdout=-1, check=True).stdout)
     assert set(found["uncalled"]) == set(LEFT_OUT)
-    own = {kind for kind in built_kinds() if kind != "pipeline"}  # whose kernels are those of its steps
+    own = {kind for kind in kinds() if kind != "pipeline"}  # whose kernels are those of its steps
     assert {f"operators.{kind}.step.replay" for kind in own} <= set(found["called"])
 
 
 def test_every_kind_has_configurations_that_setup_compiles_for() -> None:
-    assert {config.kind for config in configurations()} == set(built_kinds())
+    assert {config.kind for config in configurations()} == set(kinds())

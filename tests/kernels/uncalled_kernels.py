@@ -13,7 +13,7 @@ from typing import Any
 
 import tidegate
 from tidegate.cli.develop.setup import call_kernels
-from tidegate.operators.registry import built_kinds
+from tidegate.operators.registry import kinds
 
 DECORATORS = {"compiled", "compiled_in_place", "inlined"}
 ROOT = Path(tidegate.__path__[0])
@@ -21,7 +21,7 @@ ROOT = Path(tidegate.__path__[0])
 
 def main() -> None:
     """Print the kernels that were called, and those that were not."""
-    call_kernels(built_kinds())
+    call_kernels(kinds())
     found: dict[str, list[str]] = {"called": [], "uncalled": []}
     for name, kernel in sorted(kernels_called_from_python().items()):
         called = getattr(kernel, "called", kernel)  # of a part, what calls by Python run

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.hypothesis_profile import many
 from tidegate.contracts.operator import Operator
 from tidegate.contracts.records import Row
-from tidegate.operators.registry import built_kinds, operator_for
+from tidegate.operators.registry import kinds, operator_for
 from tidegate.operators.testing import strategies
 from tidegate.operators.testing.cases import Case, cases
 from tidegate.operators.testing.laws import Advance, Change, Flush, Partition, Step, Trace, batches, held_rows
@@ -58,7 +58,7 @@ def undisturbed(config: Any, history: list[Any], cuts: set[int]) -> Trace:
 
 
 def test_every_kind_of_operator_has_laws_to_pass() -> None:
-    assert {case.holding.kind for case in cases().values()} == set(built_kinds())
+    assert {case.holding.kind for case in cases().values()} == set(kinds())
 
 
 @many

@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "windowed_aggregation": {"window": {"tumbling": "10ms", "grace": 0}, "aggregate": {"count": True}, "emit": "final"},
     "stream_table_join": {"table": "facts", "join": "left", "grace": "5ms"},
     "table_history": {"history_retention": "1s"},
+    "stream_stream_join": {"right": "others", "join": "left", "before": 0, "after": "5ms", "grace": "5ms"},
     "pipeline": {"steps": [{"name": "held", "kind": "suppression", "until": {"time_limit": "5ms"}}]},
 }
 

@@ -19,12 +19,12 @@ import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 from tests.conftest import LONGEST
-from tidegate.operators.registry import built_kinds, kind_of, kinds
+from tidegate.operators.registry import kind_of, kinds
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(path for room in ("libs", "services") for path in (ROOT / room).rglob("*.py"))
 ROOMS = [
-    *(f"libs/tidegate/operators/{name}" for name in built_kinds()),
+    *(f"libs/tidegate/operators/{name}" for name in kinds()),
     *(f"services/{name}" for name in (*kinds(), "console")),
     "libs/tidegate/control",
     "benchmarks",
@@ -42,7 +42,7 @@ MAY_NAME_KINDS = {
     "services/stack_demo": "is a program of a user",
 } | {
     f"{folder}/{kind}": "is the folder of a kind"
-    for folder, names in (("libs/tidegate/operators", built_kinds()), ("services", kinds()))
+    for folder, names in (("libs/tidegate/operators", kinds()), ("services", kinds()))
     for kind in names
 }
 """Everything else asks the entry of a kind, so that a new kind needs no change there."""
@@ -78,7 +78,7 @@ def test_an_import_cycle_is_reported_for_the_folder_that_contains_it() -> None:
 def test_the_contract_of_independent_kinds_lists_every_kind() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     [modules] = [contract["modules"] for contract in contracts if contract["type"] == "independence"]
-    assert set(modules) == {f"tidegate.operators.{kind}" for kind in built_kinds()}
+    assert set(modules) == {f"tidegate.operators.{kind}" for kind in kinds()}
 
 
 def test_numba_is_imported_in_one_place() -> None:
@@ -124,7 +124,7 @@ def test_no_folder_has_more_than_sixteen_entries() -> None:
 
 
 def test_no_file_names_a_kind_but_its_folder_and_the_registry() -> None:
-    entries = [kind_of(kind) for kind in built_kinds()]
+    entries = [kind_of(kind) for kind in kinds()]
     names = {name for kind in entries for name in (kind.name, kind.config.__name__, kind.rules.__name__)}
     names |= {kind.operator.__name__ for kind in entries}
     names -= {"pipeline"}  # a word of the project's language, too
@@ -139,8 +139,8 @@ def test_every_exception_to_the_naming_of_kinds_is_needed() -> None:
 @pytest.mark.process
 def test_a_service_does_not_import_the_test_tools_of_a_kind() -> None:
     program = (
-        "import sys; from tidegate.operators.registry import built_kinds, kind_of; import tidegate.runtime.service\n"
-        "for kind in built_kinds(): kind_of(kind)\n"
+        "import sys; from tidegate.operators.registry import kinds, kind_of; import tidegate.runtime.service\n"
+        "for kind in kinds(): kind_of(kind)\n"
         "parts = {'adapters', 'cases', 'reference', 'simulation', 'strategies', 'testing'}\n"
         "of_kinds = [name for name in sys.modules if name.startswith('tidegate.operators.')]\n"
         "tools = sys.modules.keys() & {'hypothesis', 'pytest', 'tidegate.testing'}\n"

@@ -387,6 +387,26 @@ class Source(Value, Generic[Results]):
             options |= {"emits": table.fields, "table_value": table.value}
         return self._grown(".join", options, (), name)
 
+    def join_stream(
+        self,
+        right: str,
+        *,
+        how: Literal["inner", "left", "outer"],
+        before: Duration,
+        after: Duration,
+        grace: Duration,
+    ) -> Results:
+        """Return the pairs of records of this stream and another topic's that are close in time (KIP-328, KIP-633).
+
+        `right`: the topic of the right stream, with as many partitions; options of this stream apply to its records,
+        too. `before`, `after`: how much earlier and later than a record of the left stream its partner may be. `grace`:
+        how long, in stream time, the window of a record stays open after its end; behind that the record is late.
+        `how`: which records are emitted without a partner when their window closes: none (`inner`), those of the left
+        stream (`left`), all (`outer`). Values are `{"left": ..., "right": ...}`. No other step stands before or behind.
+        """
+        options = {"kind": "stream_stream_join", "right": right, "join": how}
+        return self._grown(".join_stream", {**options, "before": before, "after": after, "grace": grace}, (), None)
+
     @overload
     def deduplicate(self, *bounds: StrictBound, within: Literal["forever"], name: str | None = None) -> Stream: ...
 

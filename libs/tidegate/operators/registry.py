@@ -20,26 +20,20 @@ _NAMES = (
     "stream_table_join",
     "windowed_aggregation",
     "deduplicate",
+    "stream_stream_join",
     "pipeline",
 )
-_WITHOUT_SERVICE = ("stream_stream_join",)
-"""Kinds whose state is built and tested, and which no service can run yet."""
 
 
 def kinds() -> tuple[str, ...]:
-    """Return the names of all kinds of operators that a service can run."""
+    """Return the names of all kinds of operators."""
     return _NAMES
-
-
-def built_kinds() -> tuple[str, ...]:
-    """Return the names of all kinds of operators, also of those that no service can run yet."""
-    return _NAMES + _WITHOUT_SERVICE
 
 
 @cache
 def kind_of(name: str) -> Kind:
     """Return the entry of a kind. Raise UserError if there is no such kind."""
-    if name not in built_kinds():
+    if name not in _NAMES:
         raise _unknown(name)
     found = import_module(f"{__package__}.{name}").KIND
     assert isinstance(found, Kind)
@@ -61,9 +55,7 @@ def test_part(name: str, part: str) -> Any:
 
 
 def config_type(name: str) -> type[OperatorConfig]:
-    """Return the configuration type of a kind that a service can run. Raise UserError if there is no such kind."""
-    if name not in _NAMES:
-        raise _unknown(name)
+    """Return the configuration type of a kind. Raise UserError if there is no such kind."""
     return kind_of(name).config
 
 

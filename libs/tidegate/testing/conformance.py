@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.errors import UserError
-from tidegate.operators.registry import built_kinds, test_part
+from tidegate.operators.registry import kinds, test_part
 
 Scenario = Mapping[str, Any]
 Adapter = Callable[[Scenario], dict[str, Any]]
@@ -62,7 +62,7 @@ def scenarios(file: Path) -> Iterator[Scenario]:
 def adapters() -> dict[str, Adapter]:
     """Return the adapters of all kinds by the names of recorded scenarios."""
     found: dict[str, Adapter] = {}
-    for kind in built_kinds():
+    for kind in kinds():
         found |= test_part(kind, "adapters").ADAPTERS
     return found
 

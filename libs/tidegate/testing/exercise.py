@@ -24,7 +24,7 @@ from tidegate.kernels.codecs.protobuf.encoder import ProtobufEncoder
 from tidegate.kernels.columns import binary_parts
 from tidegate.kernels.record_format.record_headers import decode_headers, encode_headers
 from tidegate.kernels.window_keys import kafka_keys
-from tidegate.operators.registry import built_kinds, kind_of, kinds_where, operator_for, test_part
+from tidegate.operators.registry import kind_of, kinds, kinds_where, operator_for, test_part
 from tidegate.operators.testing.laws import Advance, Flush, Hold, Partition, Step, Table
 from tidegate.testing.memory_log import MemoryLog
 
@@ -103,7 +103,7 @@ def _exercise_protobuf() -> None:
 
 def configurations() -> Iterator[OperatorRules]:
     """Yield the configurations of all kinds: those of simulated services, and others that run other kernels."""
-    for kind in built_kinds():
+    for kind in kinds():
         part = test_part(kind, "simulation")
         for options in (*part.SIMULATED.values(), *part.EXERCISED):
             yield read(kind_of(kind).config, {"input": "records"} | options)

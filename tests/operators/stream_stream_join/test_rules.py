@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tidegate.contracts.errors import ConfigurationError, UserError
+from tidegate.contracts.config import read
+from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.event_time import MAX_TIME
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
-from tidegate.operators.registry import config_type, kinds
-from tidegate.operators.stream_stream_join import StreamStreamJoin, StreamStreamJoinRules
+from tidegate.operators.stream_stream_join import StreamStreamJoin, StreamStreamJoinConfig, StreamStreamJoinRules
 from tidegate.operators.stream_stream_join.state import LAYOUT
 from tidegate.operators.testing.driver import Driver, Emission
 
@@ -188,7 +188,9 @@ def test_there_is_no_default_for_window_and_grace() -> None:
     assert all(option in str(refused.value) for option in ("before", "after", "grace"))
 
 
-def test_no_service_can_be_configured_to_run_it_yet() -> None:
-    assert "stream_stream_join" not in kinds()
-    with pytest.raises(UserError, match="there is no operator of kind stream_stream_join"):
-        config_type("stream_stream_join")
+@pytest.mark.parametrize("right", ["in", "out", "dead"])
+def test_the_right_stream_has_a_topic_of_its_own(right: str) -> None:
+    times = {"before": "1s", "after": "1s", "grace": "1s"}
+    raw = {"input": "in", "output": "out", "dead_letters": "dead", "right": right, "join": "inner"}
+    with pytest.raises(ConfigurationError, match="name another topic"):
+        read(StreamStreamJoinConfig, raw | times)

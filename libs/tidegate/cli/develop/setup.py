@@ -17,7 +17,7 @@ import click
 from tidegate.cli.shared import json_option, note, show
 from tidegate.contracts.errors import StateError
 from tidegate.kernels.compiled.cache import delete_stale_files, digest_in_use
-from tidegate.operators.registry import built_kinds, test_part
+from tidegate.operators.registry import kinds, test_part
 from tidegate.runtime.install import jars
 from tidegate.runtime.install.java import java_command
 from tidegate.runtime.task.warm_up import warm_codec
@@ -54,7 +54,7 @@ def compile_kernels(stamp: Path) -> None:
     note("Compiling the kernels (a few minutes, once)")
     started = time.monotonic()
     compile_in_processes()
-    call_kernels(built_kinds())
+    call_kernels(kinds())
     delete_stale_files(_PACKAGE)
     with contextlib.suppress(OSError):  # a read-only environment has no cache beside the sources either
         stamp.write_text(present)
@@ -71,9 +71,7 @@ def compile_in_processes() -> None:
         return
     warm_codec()
     with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as processes:
-        named = {
-            processes.submit(call_kernels, [kind]): kind for kind in sorted(built_kinds(), key=_size, reverse=True)
-        }
+        named = {processes.submit(call_kernels, [kind]): kind for kind in sorted(kinds(), key=_size, reverse=True)}
         for done in as_completed(named):
             done.result()
             note(f"  {named[done]}")
@@ -105,6 +103,6 @@ def _check_scenarios(kind: str) -> None:
 
 def _present_kernels() -> str:
     """Return the versions of the compiler's packages, and a digest of the sources of all kernels."""
-    for kind in built_kinds():
+    for kind in kinds():
         test_part(kind, "adapters")  # imports all kernels of the kind
     return f"numba {version('numba')}, numpy {version('numpy')}, sources {digest_in_use()}"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, NO_TIMESTAMP
 from tidegate.contracts.records import Row
-from tidegate.operators.registry import built_kinds, test_part
+from tidegate.operators.registry import kinds, test_part
 from tidegate.operators.testing.keys_reference import Window
 from tidegate.operators.testing.laws import WINDOW_MS, Advance, Change, Clock, Event, Flush, Hold, Table, Trace
 
@@ -177,6 +177,6 @@ def columns(row: Row) -> dict[str, Any]:
 def cases() -> dict[str, Case]:
     """Return the cases of all kinds by name."""
     found: dict[str, Case] = {}
-    for kind in built_kinds():
+    for kind in kinds():
         found |= test_part(kind, "cases").CASES
     return found

@@ -71,7 +71,7 @@ def claimed(newest: BatchMeta, config: OperatorConfig) -> Outlets:
     if newest.sinks:
         outputs = tuple(Output(topic, sink.step, sink.windows) for topic, sink in newest.sinks.items())
         return Outlets(outputs, newest.dead_letters)
-    others = [topic for topic in newest.topics if topic not in (config.input, newest.dead_letters)]
+    others = [topic for topic in newest.topics if topic not in (*config.inputs, newest.dead_letters)]
     return Outlets(tuple(Output(topic, None, config.adds_windows()) for topic in others[:1]), newest.dead_letters)
 
 

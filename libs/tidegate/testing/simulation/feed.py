@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_batch import OutgoingColumns, encode, encode_headers
-from tidegate.testing.simulation.settings import GRACE_MS, INPUT, RETENTION_MS, TABLE_INPUT
+from tidegate.testing.simulation.settings import GRACE_MS, INPUT, RETENTION_MS, RIGHT_INPUT, TABLE_INPUT
 from tidegate.testing.simulation.world import World
 
 _KEYS = [b"a", b"b", b"c", b"d", b"e", b"a key that is longer than the others", b"", None]
@@ -41,7 +41,7 @@ class Feed:
         self._producers = 0
         self._times = [0] * world.settings.partitions
         self._newest = {INPUT: [-1] * world.settings.partitions, TABLE_INPUT: [-1] * world.settings.partitions}
-        self._rows = {INPUT: self._row, TABLE_INPUT: self._version}
+        self._rows = {INPUT: self._row, RIGHT_INPUT: self._row, TABLE_INPUT: self._version}
         self._with_table = world.oracle.table is not None
         self._left = world.settings.records * (_TIMES_WITH_TABLE if self._with_table else 1)
         self._chance: Random = world.chance.of("feed")
@@ -67,8 +67,9 @@ class Feed:
     def one_each(self) -> None:
         """Produce one record to each partition of each input."""
         for oracle in self._world.oracles.values():
-            for partition in range(len(self._times)):
-                self._produce(oracle.input, partition, 1)
+            for topic in oracle.inputs_by_topic:
+                for partition in range(len(self._times)):
+                    self._produce(topic, partition, 1)
 
     def finish(self, partition: int) -> None:
         """Commit the open transactions in the input partition."""
@@ -81,10 +82,13 @@ class Feed:
         return {p: self._world.broker.logs[topic, p].end for p in range(len(self._times))}
 
     def _topic(self) -> str:
+        if len(topics := list(self._world.oracle.inputs_by_topic)) > 1:
+            return self._chance.choice(topics)
         return TABLE_INPUT if self._with_table and self._chance.random() < 0.5 else INPUT
 
     def _inputs(self, topic: str, partition: int) -> dict[int, Row]:
-        return next(oracle for oracle in self._world.oracles.values() if oracle.input == topic).inputs[partition]
+        found = (oracle.inputs_by_topic.get(topic) for oracle in self._world.oracles.values())
+        return next(inputs for inputs in found if inputs is not None)[partition]
 
     def _produce(self, topic: str, partition: int, count: int) -> None:
         log = self._world.broker.logs[topic, partition]

@@ -36,6 +36,7 @@ from tidegate.testing.simulation.environment.spark import SimulatedSpark
 from tidegate.testing.simulation.environment.workers import SimulatedWorkers
 from tidegate.testing.simulation.feed import Feed
 from tidegate.testing.simulation.judges.joined import JoinOracle, ReaderOracle, TableOracle
+from tidegate.testing.simulation.judges.merged import MergingOracle
 from tidegate.testing.simulation.judges.oracle import (
     Emission,
     Oracle,
@@ -57,6 +58,7 @@ from tidegate.testing.simulation.settings import (
     TABLE,
     TABLE_INPUT,
     TABLE_OPTIONS,
+    TWO_INPUTS,
     Settings,
 )
 from tidegate.testing.simulation.stage import Actor, Crash
@@ -137,7 +139,7 @@ def _application_of(operator: str, options: str) -> Application:
 def _oracle(application: Application, settings: Settings) -> Oracle:
     config, partitions = application.operators[OPERATOR], settings.partitions
     if settings.operator not in READERS:
-        return Oracle(config, partitions)
+        return (MergingOracle if settings.operator == TWO_INPUTS else Oracle)(config, partitions)
     table = TableOracle(application.operators[TABLE], partitions)
     return (JoinOracle if settings.operator == JOINED else ReaderOracle)(config, table, partitions)
 
@@ -441,7 +443,7 @@ class Play:
 
     def _done(self) -> bool:
         oracles = self._world.oracles.values()
-        read = all(oracle.offsets() == self._feed.ends(oracle.input) for oracle in oracles)
+        read = all(own == self._feed.ends(topic) for each in oracles for topic, own in each.read_to().items())
         left = not any(oracle.is_waiting_for_table() for oracle in oracles)
         return read and left and all(o.everything_is_visible() for o in oracles) and self._world.broker.settled()
 

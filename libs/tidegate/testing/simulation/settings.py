@@ -37,8 +37,11 @@ TABLE = TABLE_INPUT = str(OPERATORS[JOINED]["table"])
 TABLE_OPTIONS = {"kind": _TABLE_KIND} | test_part(_TABLE_KIND, "simulation").TABLE_OF_JOIN
 GRACE_MS = parse_duration_ms(OPERATORS[JOINED]["grace"])
 RETENTION_MS = parse_duration_ms(TABLE_OPTIONS["history_retention"])
-CLOCK_DEPENDENT = frozenset(name for name, options in OPERATORS.items() if "idle_after" in options)
-"""Configurations whose output depends on when a batch was run."""
+[TWO_INPUTS] = (name for name, options in OPERATORS.items() if "right" in options)
+"""A join of two topics."""
+RIGHT_INPUT = str(OPERATORS[TWO_INPUTS]["right"])
+CLOCK_DEPENDENT = frozenset(name for name, options in OPERATORS.items() if "idle_after" in options) | {TWO_INPUTS}
+"""Configurations whose output depends on when a batch was run: of two topics, none waits for one that has no more."""
 
 
 @dataclass(frozen=True, kw_only=True)

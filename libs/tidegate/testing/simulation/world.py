@@ -18,6 +18,7 @@ from tidegate.testing.simulation.settings import (
     INPUT,
     OPERATOR,
     OUTPUT,
+    RIGHT_INPUT,
     SECOND_OUTPUT,
     TABLE,
     TABLE_INPUT,
@@ -47,7 +48,9 @@ class World:
         self.chance = Chance(settings.seed, settings.faults, settings.intensity)
         self.clock = VirtualClock()
         self.stage = Stage()
-        topics = dict.fromkeys((INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE_INPUT), settings.partitions)
+        topics = dict.fromkeys(
+            (INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE_INPUT, RIGHT_INPUT), settings.partitions
+        )
         self.broker = Broker(topics, settings.version, self.clock, self.chance)
         self.machines = [Machine(f"machine-{number}", folder / f"machine-{number}") for number in range(2)]
         self.broker.watchers = oracle.watchers

@@ -333,7 +333,11 @@ def _fields(types: Mapping[str, pa.DataType]) -> Values:
 def _kind(raw: Mapping[str, Any]) -> str:
     """Return the step's kind; raise InvalidValue unless operators of that kind can be steps."""
     kind = raw["kind"]
-    possible = [name for name in kinds() if name != PIPELINE and name not in kinds_where("is_table")]
+    possible = [
+        name
+        for name in kinds()
+        if name != PIPELINE and name not in kinds_where("is_table") and kind_of(name).rules.streams == 1
+    ]
     if kind in possible:
         return str(kind)
     if kind in kinds_where("is_table"):

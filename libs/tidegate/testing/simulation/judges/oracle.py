@@ -34,9 +34,13 @@ from tidegate.runtime.publishing.topics import configured
 from tidegate.state.protocol_decisions import parse_mark
 from tidegate.testing.simulation.kafka.broker import Watchers
 from tidegate.testing.simulation.kafka.partition_log import Batch
-from tidegate.testing.simulation.settings import DEAD_LETTERS, INPUT
+from tidegate.testing.simulation.settings import DEAD_LETTERS
 
 Facts = ParamSpec("Facts")
+
+
+Origins = Callable[[int], tuple[str, int]]
+"""A function that says in which topic, and at which offset there, a record was read."""
 
 
 class Violation(BaseException):
@@ -65,7 +69,10 @@ class Oracle:
         self._config, self.input, self._outputs = config, config.input, config.outputs()
         self.slot = operator_for(config).slot
         self._partitions = [self._new_partition() for _ in range(partitions)]
-        self.inputs: list[dict[int, Row]] = [{} for _ in range(partitions)]
+        self.inputs_by_topic: dict[str, list[dict[int, Row]]] = {
+            topic: [{} for _ in range(partitions)] for topic in config.inputs
+        }
+        self.inputs = self.inputs_by_topic[self.input]
         outlets = [(topic, p) for topic in configured(config).topics for p in range(partitions)]
         self.expected: dict[tuple[str, int], list[Emission]] = {outlet: [] for outlet in outlets}
         self.visible = dict.fromkeys(outlets, 0)
@@ -88,6 +95,10 @@ class Oracle:
     def offsets(self) -> dict[int, int]:
         """Return the input offsets that the log has reached."""
         return self.newest.next_offsets if self.newest is not None else {}
+
+    def read_to(self) -> dict[str, dict[int, int]]:
+        """Return the offsets that the log has reached in each input topic."""
+        return self.newest.read_to if self.newest is not None else {self.input: {}}
 
     def everything_is_visible(self) -> bool:
         """Return True if all output of the log can be read and the committed offsets of its group confirm it."""
@@ -176,7 +187,7 @@ class Oracle:
             self._note(partition, result)
             for output in self._outputs:
                 self._expect(output.topic, partition, _emissions(meta.batch, result, output.step))
-            letters = _dead_letters(meta.batch, partition, result, self._reused_offsets[partition])
+            letters = _dead_letters(meta.batch, partition, result, self._origins(partition))
             self._expect(DEAD_LETTERS, partition, letters)
         for partition, (reached, end) in meta.skipped.items() if meta.action == "skip" else ():
             if self.lost_from.pop(partition, None) != end:
@@ -184,6 +195,11 @@ class Oracle:
             self._reused_offsets[partition] += reached - end
         self.flushed |= meta.action == "flush"
         self.newest, self._ends = meta, ends
+
+    def _origins(self, partition: int) -> Origins:
+        """Return where the records of the batch that was just played were read, by the oracle's offsets."""
+        # truncation reuses offsets: those of the oracle are larger
+        return lambda offset: (self.input, offset - self._reused_offsets[partition])
 
     def _follow(self, config: OperatorConfig) -> None:
         """Go on under the configuration that a claim has brought."""
@@ -212,11 +228,11 @@ class Oracle:
         twin = self._partitions[partition]
         twin.clock_ms = meta.clock
         self._prepare(twin, partition, before, meta)
-        start, end = (known.partitions[partition].next_offset for known in (before, meta))
+        start, end = (known.partitions[partition].position for known in (before, meta))
         if start != end and partition in self.lost_from:
             raise Violation(f"partition {partition} goes on at {start}; {self.lost_from[partition]} on was lost")
         if start != end:
-            found = [row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end]
+            found = self._read(partition, before, meta)
             return twin.play([row._replace(offset=row.offset + self._reused_offsets[partition]) for row in found])
         if meta.action == "flush":
             return twin.play(Flush())
@@ -226,6 +242,11 @@ class Oracle:
         if growth > 0 and (unread := self._ends[partition] - end) > 0:  # they were there before the batch was planned
             raise Violation(f"an idle advance of partition {partition} at {end}, before {unread} offsets are read")
         return twin.play(Advance(growth))
+
+    def _read(self, partition: int, before: BatchMeta, meta: BatchMeta) -> list[Row]:
+        """Return the records that the batch has read, in the order in which they are processed."""
+        start, end = (known.partitions[partition].next_offset for known in (before, meta))
+        return [row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end]
 
     # ---- the output
 
@@ -261,21 +282,18 @@ def _emissions(batch: int, result: StepResult, step: str | None) -> list[Emissio
     return emissions
 
 
-def _dead_letters(batch: int, partition: int, result: StepResult, used_twice: int) -> list[Emission]:
-    """Return the late and rejected records of a batch as dead letters.
-
-    `used_twice`: the oracle's offsets are larger than those of the input by this number, because truncation reuses
-    offsets.
-    """
+def _dead_letters(batch: int, partition: int, result: StepResult, origins: Origins) -> list[Emission]:
+    """Return the late and rejected records of a batch as dead letters, by topic and offset."""
     refused = [("late", row) for row in result.late.to_pylist()]
     refused += [("rejected", row) for row in result.rejected.to_pylist()]
     letters = []
-    for seq, (kind, row) in enumerate(sorted(refused, key=lambda one: _origin_of(one[1]))):
+    placed = sorted(((origins(_origin_of(row)), kind, row) for kind, row in refused), key=lambda one: one[0])
+    for seq, ((topic, offset), kind, row) in enumerate(placed):
         of_step = f"step {row['step']}: " if row.get("topic") else ""
         origin = [
-            (HEADER_ERROR_TOPIC, INPUT),
+            (HEADER_ERROR_TOPIC, topic),
             (HEADER_ERROR_PARTITION, str(partition)),
-            (HEADER_ERROR_OFFSET, str(_origin_of(row) - used_twice)),
+            (HEADER_ERROR_OFFSET, str(offset)),
             (HEADER_ERROR_MESSAGE, f"{kind}: {of_step}{row['cause']}"),
         ]
         added = [(name.encode(), value.encode()) for name, value in origin]

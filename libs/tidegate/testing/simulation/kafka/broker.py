@@ -16,6 +16,7 @@ from tidegate.testing.simulation.chance import Chance
 from tidegate.testing.simulation.clock import VirtualClock
 from tidegate.testing.simulation.kafka.coordinator import Coordinator, Part, Transactional
 from tidegate.testing.simulation.kafka.partition_log import Batch, PartitionLog
+from tidegate.testing.simulation.settings import RIGHT_INPUT
 
 NONE, OUT_OF_RANGE, UNSTABLE = 0, 1, 88
 OFFSET_RETENTION_S = 60.0
@@ -99,7 +100,8 @@ class Broker:
             for (group, topic, p), (offset, metadata) in known.offsets.items():
                 self._offsets[group, topic, p] = offset, metadata
                 self._committed_s[group, topic, p] = self._clock.monotonic()
-                self.watchers.marked(p, metadata)
+                if topic != RIGHT_INPUT:  # marks travel with the first topic
+                    self.watchers.marked(p, metadata)
 
     def _ApiVersionsRequest(self, _request: Any) -> Answer:
         return Answer()
@@ -192,15 +194,16 @@ class Broker:
         return Answer(index=partition.index, error_code=code)
 
     def _TxnOffsetCommitRequest(self, request: Any) -> Answer:
-        [topic] = request.topics
         part = ("offsets", request.group_id, -1)
         code = self._join(request.transactional_id, request.producer_id, request.producer_epoch, part, announce=False)
         if not code:
             known = self.coordinator.ids[request.transactional_id]
-            for row in topic.partitions:
-                place = (request.group_id, topic.name, row.partition_index)
-                known.offsets[place] = (row.committed_offset, row.committed_metadata)
-        return Answer(topics=[Answer(partitions=[Answer(error_code=code) for _ in topic.partitions])])
+            for topic in request.topics:
+                for row in topic.partitions:
+                    place = (request.group_id, topic.name, row.partition_index)
+                    known.offsets[place] = (row.committed_offset, row.committed_metadata)
+        answers = [[Answer(error_code=code) for _ in topic.partitions] for topic in request.topics]
+        return Answer(topics=[Answer(partitions=rows) for rows in answers])
 
     def _EndTxnRequest(self, request: Any) -> Answer:
         code, producer, epoch = self.coordinator.end(
