@@ -26,6 +26,7 @@ from tidegate.runtime.repair.redrive import (
     Redriving,
     by_reason,
     chosen,
+    of_topic,
     once_each,
     places_of,
     with_origin,
@@ -290,3 +291,12 @@ def test_the_topic_needs_at_least_the_partitions_of_the_records(kafka: ScriptedK
         redrive(sender)
     assert kafka.names == []
     assert redrive(sender, partition=0) == 2
+
+
+def test_of_several_input_topics_the_records_of_one_are_sent_back() -> None:
+    rows = pa.table({"origin_topic": ["left", "right", "left"], "offset": [1, 2, 3]})
+    assert of_topic(rows, ("left", "right"), "left")["offset"].to_pylist() == [1, 3]
+    assert of_topic(rows, ("left", "right"), "elsewhere").num_rows == 3
+    with pytest.raises(UserError, match="several topics") as refused:
+        of_topic(rows, ("left", "right"), None)
+    assert "--to" in refused.value.remedy

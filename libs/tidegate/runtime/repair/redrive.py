@@ -102,6 +102,17 @@ def places_of(rows: pa.Table) -> list[Place]:
     return list(zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True))
 
 
+def of_topic(rows: pa.Table, inputs: Collection[str], to: str | None) -> pa.Table:
+    """Return the rows of records that were read from that input topic; all of them if it is none of the inputs.
+
+    Raise UserError if no topic is named.
+    """
+    if to is None:
+        remedy = "name one of them with --to: the records that were read there are sent back"
+        raise UserError("the operator reads several topics", value=", ".join(inputs), remedy=remedy)
+    return rows.filter(pc.equal(rows["origin_topic"], to)) if to in inputs else rows
+
+
 def by_reason(rows: pa.Table, before: Collection[Place]) -> tuple[Reason, ...]:
     """Return the numbers of rows by kind and cause; rows at a place in `before` were redriven before."""
     reasons = list(zip(rows["kind"].to_pylist(), rows["cause"].to_pylist(), strict=True))
@@ -163,10 +174,13 @@ class Redriving:
         """Return the planned redrive.
 
         Records that were redriven before are only included with `again`. Those of a run that is not finished count as
-        redriven; see `settle`.
+        redriven; see `settle`. Of several input topics, `to` names one, and the records that were read there are sent
+        back; raise UserError without it.
         """
         number, before = self._redriven.next_number(), self._redriven.places()
         rows = self._late_and_rejected(choice)
+        if len(self._config.inputs) > 1:
+            rows = of_topic(rows, self._config.inputs, to)
         return Redrive(
             number=number,
             to=to or self._config.input,
@@ -192,7 +206,8 @@ class Redriving:
 
     def _late_and_rejected(self, choice: Choice) -> pa.Table:
         kinds = get_args(DeadLetterKind) if choice.kind is None else (choice.kind,)
-        found = [(kind, self._log.read(kind, choice.partition, columns=_COLUMNS)) for kind in kinds]
+        columns = [*_COLUMNS, *(["origin_topic"] if len(self._config.inputs) > 1 else [])]
+        found = [(kind, self._log.read(kind, choice.partition, columns=columns)) for kind in kinds]
         named = [rows.append_column("kind", pa.array([kind] * rows.num_rows, pa.string())) for kind, rows in found]
         return chosen(pa.concat_tables(named), choice)
 
