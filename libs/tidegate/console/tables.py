@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from tidegate.console import texts
-from tidegate.contracts.config import OperatorConfig, OperatorRules
+from tidegate.contracts.config import OperatorConfig, OperatorRules, ShownAs
+from tidegate.contracts.errors import Unavailable
+from tidegate.kernels.codecs.shown import shown
+from tidegate.operators.views import is_typed
 
 _TIMES = ("timestamp", "window_start", "window_end", "bound", "valid_from")
 _DURATIONS = ("lateness",)
@@ -41,23 +45,62 @@ def cells_of(rows: pa.Table, config: OperatorConfig, rules: OperatorRules) -> Ce
 
 
 def _cells(name: str, column: pa.ChunkedArray, config: OperatorConfig, rules: OperatorRules) -> Iterator[Cell]:
-    is_time = pa.types.is_timestamp(column.type)
-    values = column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-    for value in values.to_pylist():
-        yield cell_of(name, value, config, rules, is_time=is_time)
-
-
-def cell_of(name: str, value: Any, config: OperatorConfig, rules: OperatorRules, *, is_time: bool = False) -> Cell:
-    """Return the cell of a value in the column of that name. `is_time`: the column has times, in ms."""
     if name in ("key", "value"):
-        return _of_bytes(name, value, config, rules)
-    return _plain(name, value, is_time=is_time or name in _TIMES)
+        yield from _of_bytes(name, column, config, rules)
+        return
+    is_time = pa.types.is_timestamp(column.type)
+    for value in (column.cast(pa.int64()) if is_time else column).to_pylist():
+        yield _plain(name, value, is_time=is_time or name in _TIMES)
 
 
-def _of_bytes(name: str, content: bytes | None, config: OperatorConfig, rules: OperatorRules) -> Cell:
+def cell_of(name: str, value: Any, config: OperatorConfig, rules: OperatorRules) -> Cell:
+    """Return the cell of a value in the column of that name."""
+    if name in ("key", "value"):
+        return next(_of_bytes(name, pa.chunked_array([[value]], pa.binary()), config, rules))
+    return _plain(name, value, is_time=name in _TIMES)
+
+
+def _of_bytes(name: str, column: pa.ChunkedArray, config: OperatorConfig, rules: OperatorRules) -> Iterator[Cell]:
+    """Yield the cells of keys or values: as views show them, and as text or hexadecimal where they cannot be read."""
     form, length = (config.key_format, texts.KEY_LENGTH) if name == "key" else (rules.value_format, texts.VALUE_LENGTH)
-    found = texts.shown(content, form, length)
-    return Cell("null", "null") if found is None else Cell(found.text, "hex" if found.is_hex else "text", found.size)
+    for content, value in zip(column.to_pylist(), _decoded(column, form), strict=True):
+        if value is None:
+            found = texts.shown(content, form, length)
+            yield Cell("null", "null") if found is None else _text(found)
+        elif isinstance(value, dict):
+            found = texts.shown(json.dumps(value, default=_in_json, ensure_ascii=False).encode(), "json", length)
+            assert found is not None, "a record is shown"
+            yield _text(found)
+        else:
+            yield Cell(str(value), "number")
+
+
+def _text(found: texts.Shown) -> Cell:
+    return Cell(found.text, "hex" if found.is_hex else "text", found.size)
+
+
+def _decoded(column: pa.ChunkedArray, form: ShownAs) -> list[Any]:
+    """Return the numbers and records that views show; None for text, and for what is not of the format.
+
+    While its registry is away, no value can be read.
+    """
+    if not is_typed(form):
+        return [None] * len(column)
+    try:
+        return [_in_python(value) for value in shown(form).column(column)]
+    except Unavailable:
+        return [None] * len(column)
+
+
+def _in_python(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):  # a time that no calendar of Python has
+        return None
+
+
+def _in_json(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _plain(name: str, value: Any, *, is_time: bool) -> Cell:

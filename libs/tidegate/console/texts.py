@@ -22,7 +22,6 @@ _UTF8_BYTES = 4
 _INVISIBLE = ("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")
 """Categories of characters that are shown by their numbers: controls, bidirectional ones too, and unassigned ones."""
 
-_INTEGER_BYTES: dict[ShownAs, int] = {"int16": 2, "int32": 4, "int64": 8}
 _LAST_MS = 253_402_300_799_999
 """The last millisecond of year 9999, the last year that Python knows."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,8 +43,6 @@ def shown(content: bytes | None, form: ShownAs, length: int) -> Shown | None:
     """
     if content is None:
         return None
-    if len(content) == _INTEGER_BYTES.get(form):
-        return Shown(str(int.from_bytes(content, "big", signed=True)))
     text = _decoded(content[: length * _UTF8_BYTES], whole=len(content) <= length * _UTF8_BYTES)
     if text is None or (form not in ("string", "json") and _has_controls(text)):
         half = length // 2
