@@ -14,13 +14,13 @@ from tidegate.operators.table_history import TableHistoryConfig
 from tidegate.operators.testing.laws import Partition
 from tidegate.testing.simulation.judges.joined import JoinOracle, TableOracle
 from tidegate.testing.simulation.judges.oracle import Violation, sorted_rows
-from tidegate.testing.simulation.settings import INPUT, JOINED, OPERATORS, TABLE, TABLE_INPUT
+from tidegate.testing.simulation.settings import INPUT, JOINED, OPERATORS, TABLE
 
 pytestmark = pytest.mark.fast
 
-CONFIG = read(TableHistoryConfig, {"kind": "table_history", "input": TABLE_INPUT, "history_retention": "35ms"})
+CONFIG = read(TableHistoryConfig, {"kind": "table_history", "input": TABLE, "history_retention": "35ms"})
 JOIN = read(StreamTableJoinConfig, {"input": INPUT, "output": "joined", **OPERATORS[JOINED]})
-CLAIM = small_meta(operator=TABLE, batch=0, action="claim", config="", input=TABLE_INPUT, next_offset={0: 0})
+CLAIM = small_meta(operator=TABLE, batch=0, action="claim", config="", input=TABLE, next_offset={0: 0})
 ROW = Row(b"k", b"v", 5, 0, b"")
 CLAIMED, NEWEST = 1, 2
 """The versions of the log that have the claim, and the one batch above it."""
@@ -30,7 +30,7 @@ CLAIMED, NEWEST = 1, 2
 def table() -> TableOracle:
     """That of a table with one version of one key."""
     oracle = TableOracle(CONFIG, 1)
-    JoinOracle(JOIN, oracle, 1)
+    JoinOracle(JOIN, {TABLE: oracle}, 1)
     oracle.inputs[0][0] = ROW
     oracle.committed(CLAIM, {0: 1}, CLAIMED)
     oracle.committed(batch_of(ROW), {0: 1}, NEWEST)

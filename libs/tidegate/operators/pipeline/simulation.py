@@ -17,6 +17,7 @@ _FIRST = {"name": "first", "kind": "deduplicate", "within": "5ms", "grace": "9ms
 _SESSIONS = _COUNT | {"window": {"session": "4ms", "grace": "5ms"}}
 _FEW = {"name": "few", "kind": "suppression", "buffer": {"max_keys": 2, "when_full": "emit"}}
 _JOINED = {"name": "joined", "kind": "stream_table_join", "table": "facts", "join": "left", "grace": "20ms"}
+_PRICED = _JOINED | {"name": "priced", "table": "prices"}
 _MERGED = _SESSIONS | {
     "aggregate": {
         "reduce": {
@@ -47,6 +48,8 @@ SIMULATED: dict[str, dict[str, Any]] = {
         "steps": [_JOINED, _NOT_A, _COUNT, _CLOSED, {"filter": "count < 3"}],
         "dead_letters": "refused",
     },
+    "joined twice": {"steps": [_JOINED, _NOT_A, _PRICED, _SLOW], "dead_letters": "refused"},
+    "held back, joined twice": {"steps": [_SLOW, _JOINED, _PRICED], "idle_after": "4s"},
     "first matches": {"steps": [_OF_C, _JOINED, _NOT_A, _FIRST, _SLOW]},
     "closed windows, joined": {"steps": [_COUNT, _CLOSED, _JOINED, _SLOW], "dead_letters": "refused"},
     "held back, joined": {"steps": [_NOT_A, _SLOW, _JOINED, _COUNT, _CLOSED]},

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_batch import OutgoingColumns, encode, encode_headers
-from tidegate.testing.simulation.settings import GRACE_MS, INPUT, RETENTION_MS, RIGHT_INPUT, TABLE_INPUT
+from tidegate.testing.simulation.settings import GRACE_MS, INPUT, RETENTION_MS
 from tidegate.testing.simulation.world import World
 
 _KEYS = [b"a", b"b", b"c", b"d", b"e", b"a key that is longer than the others", b"", None]
@@ -40,10 +40,9 @@ class Feed:
         self._open: list[Open] = []
         self._producers = 0
         self._times = [0] * world.settings.partitions
-        self._newest = {INPUT: [-1] * world.settings.partitions, TABLE_INPUT: [-1] * world.settings.partitions}
-        self._rows = {INPUT: self._row, RIGHT_INPUT: self._row, TABLE_INPUT: self._version}
-        self._with_table = world.oracle.table is not None
-        self._left = world.settings.records * (_TIMES_WITH_TABLE if self._with_table else 1)
+        self._tables = [table.input for table in world.oracle.tables.values()]
+        self._newest = {topic: [-1] * world.settings.partitions for topic in (INPUT, *self._tables)}
+        self._left = world.settings.records * (_TIMES_WITH_TABLE if self._tables else 1)
         self._chance: Random = world.chance.of("feed")
 
     def produce_some(self) -> None:
@@ -84,7 +83,9 @@ class Feed:
     def _topic(self) -> str:
         if len(topics := list(self._world.oracle.inputs_by_topic)) > 1:
             return self._chance.choice(topics)
-        return TABLE_INPUT if self._with_table and self._chance.random() < 0.5 else INPUT
+        if not self._tables or self._chance.random() >= 0.5:
+            return INPUT
+        return self._tables[0] if len(self._tables) == 1 else self._chance.choice(self._tables)
 
     def _inputs(self, topic: str, partition: int) -> dict[int, Row]:
         found = (oracle.inputs_by_topic.get(topic) for oracle in self._world.oracles.values())
@@ -92,7 +93,7 @@ class Feed:
 
     def _produce(self, topic: str, partition: int, count: int) -> None:
         log = self._world.broker.logs[topic, partition]
-        first, rows = log.end, [self._rows[topic](partition, log.end + i) for i in range(count)]
+        first, rows = log.end, [self._record(topic, partition, log.end + i) for i in range(count)]
         in_transaction = self._world.chance.happens("input_transaction")
         self._producers += 1
         [batch] = encode(
@@ -117,6 +118,10 @@ class Feed:
             for offset in opened.offsets:
                 del self._inputs(opened.topic, opened.partition)[offset]
 
+    def _record(self, topic: str, partition: int, offset: int) -> Row:
+        is_table = topic in self._tables
+        return self._version(topic, partition, offset) if is_table else self._row(partition, offset)
+
     def _row(self, partition: int, offset: int) -> Row:
         self._times[partition] += self._chance.randrange(_AHEAD_BY_MS)
         timestamp = max(0, self._times[partition] - self._chance.randrange(_LATEST_BY_MS))
@@ -125,16 +130,14 @@ class Feed:
         self._newest[INPUT][partition] = max(self._newest[INPUT][partition], timestamp)
         return Row(key, value, timestamp, offset, headers)
 
-    def _version(self, partition: int, offset: int) -> Row:
-        """Return a record of the table, occasionally far ahead in time.
+    def _version(self, table: str, partition: int, offset: int) -> Row:
+        """Return a record of a table, occasionally far ahead in time.
 
         It is late neither for the table nor for any record that it may be joined to.
         """
-        first = max(
-            0, self._newest[INPUT][partition] - GRACE_MS + 1, self._newest[TABLE_INPUT][partition] - RETENTION_MS
-        )
+        first = max(0, self._newest[INPUT][partition] - GRACE_MS + 1, self._newest[table][partition] - RETENTION_MS)
         timestamp = first + self._chance.randrange(self._chance.choice((2 * GRACE_MS, 2 * GRACE_MS, 3 * RETENTION_MS)))
-        self._newest[TABLE_INPUT][partition] = max(self._newest[TABLE_INPUT][partition], timestamp)
+        self._newest[table][partition] = max(self._newest[table][partition], timestamp)
         return Row(self._chance.choice(_KEYS), self._chance.choice(_VALUES), timestamp, offset, b"")
 
 

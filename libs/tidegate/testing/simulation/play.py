@@ -54,10 +54,8 @@ from tidegate.testing.simulation.settings import (
     OPERATOR,
     OPERATORS,
     OUTPUT,
-    READERS,
-    TABLE,
-    TABLE_INPUT,
     TABLE_OPTIONS,
+    TABLES,
     TWO_INPUTS,
     Settings,
 )
@@ -130,7 +128,7 @@ def _application_of(operator: str, options: str) -> Application:
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": "simulation:9092"},
             "allow": ["tidegate.operators.testing.reducers"],
-            "operators": ({TABLE: {"input": TABLE_INPUT, **TABLE_OPTIONS}} if operator in READERS else {})
+            "operators": {table: {"input": table, **TABLE_OPTIONS} for table in TABLES[operator]}
             | {OPERATOR: {"input": INPUT, "output": OUTPUT, **json.loads(options)}},
         }
     )
@@ -138,10 +136,10 @@ def _application_of(operator: str, options: str) -> Application:
 
 def _oracle(application: Application, settings: Settings) -> Oracle:
     config, partitions = application.operators[OPERATOR], settings.partitions
-    if settings.operator not in READERS:
+    tables = {name: TableOracle(application.operators[name], partitions) for name in TABLES[settings.operator]}
+    if not tables:
         return (MergingOracle if settings.operator == TWO_INPUTS else Oracle)(config, partitions)
-    table = TableOracle(application.operators[TABLE], partitions)
-    return (JoinOracle if settings.operator == JOINED else ReaderOracle)(config, table, partitions)
+    return (JoinOracle if settings.operator == JOINED else ReaderOracle)(config, tables, partitions)
 
 
 class Stop:
@@ -191,8 +189,8 @@ class Play:
         self._started = 0
         self._has_workers = world.chance.of("jobs").random() < 0.5  # others have a Spark on threads that a user started
         self._names = list(world.oracles)
-        if TABLE in self._names:  # the join has its lease before the table can drop any version
-            leases.write(self.lake.plain(lake / TABLE), OPERATOR, Lease(0, world.clock.now_ms(), {}))
+        for table in world.oracle.tables:  # the reader has its lease before the table can drop any version
+            leases.write(self.lake.plain(lake / table), OPERATOR, Lease(0, world.clock.now_ms(), {}))
 
     def problem(self) -> str | None:
         """Play the run and return what was wrong; None if nothing was."""

@@ -28,12 +28,16 @@ CHANGED: dict[str, dict[str, Any]] = {
 """What some of these configurations may become while records are held, and from which they may change back."""
 [JOINED] = (name for name, options in OPERATORS.items() if "table" in options)
 """A join that runs beside the service of its table."""
-READERS = frozenset(
-    name for name, options in OPERATORS.items() if any("table" in each for each in (options, *options.get("steps", ())))
-)
-"""That join, and the pipelines with one of the same table and grace."""
+TABLES: dict[str, tuple[str, ...]] = {
+    name: tuple(each["table"] for each in (options, *options.get("steps", ())) if "table" in each)
+    for name, options in OPERATORS.items()
+}
+"""By configuration the tables that it reads: one for that join, and those of pipelines with joins of the same grace.
+
+Each is an operator whose input is the topic of its name.
+"""
 [_TABLE_KIND] = kinds_where("is_table")
-TABLE = TABLE_INPUT = str(OPERATORS[JOINED]["table"])
+TABLE = str(OPERATORS[JOINED]["table"])
 TABLE_OPTIONS = {"kind": _TABLE_KIND} | test_part(_TABLE_KIND, "simulation").TABLE_OF_JOIN
 GRACE_MS = parse_duration_ms(OPERATORS[JOINED]["grace"])
 RETENTION_MS = parse_duration_ms(TABLE_OPTIONS["history_retention"])

@@ -21,7 +21,6 @@ from tidegate.testing.simulation.settings import (
     RIGHT_INPUT,
     SECOND_OUTPUT,
     TABLE,
-    TABLE_INPUT,
     Settings,
 )
 from tidegate.testing.simulation.stage import Actor, Crash, Stage
@@ -48,10 +47,8 @@ class World:
         self.chance = Chance(settings.seed, settings.faults, settings.intensity)
         self.clock = VirtualClock()
         self.stage = Stage()
-        topics = dict.fromkeys(
-            (INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE_INPUT, RIGHT_INPUT), settings.partitions
-        )
-        self.broker = Broker(topics, settings.version, self.clock, self.chance)
+        topics = (INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE, RIGHT_INPUT, *oracle.tables)
+        self.broker = Broker(dict.fromkeys(topics, settings.partitions), settings.version, self.clock, self.chance)
         self.machines = [Machine(f"machine-{number}", folder / f"machine-{number}") for number in range(2)]
         self.broker.watchers = oracle.watchers
         self.events: Counter[str] = Counter()
@@ -99,9 +96,8 @@ class World:
 
     @property
     def oracles(self) -> dict[str, Oracle]:
-        """The oracle of the operator and, if it reads a table, that of the table, by operator name."""
-        table = self.oracle.table
-        return {OPERATOR: self.oracle} | ({} if table is None else {TABLE: table})
+        """The oracles of the operator and of the tables that it reads, by operator name."""
+        return {OPERATOR: self.oracle, **self.oracle.tables}
 
     def check(self) -> None:
         """Raise Violation if an oracle has found anything wrong so far."""

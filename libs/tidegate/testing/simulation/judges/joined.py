@@ -1,6 +1,6 @@
-"""Oracles for a table and its join that run together.
+"""Oracles for tables and the operator that joins them, which run together.
 
-The table's oracle knows its state at every version of its log, so that the join's oracle can look up in the version
+A table's oracle knows its state at every version of its log, so that the join's oracle can look up in the version
 that a batch was pinned to. At the end the guarantee of `docs/protocol.md` is checked: whatever went wrong, each record
 that was not late was joined to the version that the complete table has for it, and the results were emitted in one
 order. So what a pipeline makes of them is what it makes of the whole input and the complete table in one batch.
@@ -8,6 +8,7 @@ order. So what a pipeline makes of them is what it makes of the whole input and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import Partition, Table
 from tidegate.testing.simulation.judges.oracle import Oracle, Violation
-from tidegate.testing.simulation.settings import GRACE_MS, TABLE
+from tidegate.testing.simulation.settings import GRACE_MS
 
 _FOREVER_MS = 10**9
 """Longer than any run lasts in event time."""
@@ -64,7 +65,7 @@ class TableOracle(Oracle):
         """Let the twin keep versions from the floor of the batch on. Raise Violation if the join needs older ones."""
         reader, floor = self.reader.newest, meta.partitions[partition].complete_from
         known = {} if reader is None else reader.partitions[partition].needs
-        needs = known.get(TABLE, NO_STREAM_TIME - GRACE_MS)
+        needs = known.get(self.input, NO_STREAM_TIME - GRACE_MS)
         if floor > max(before.partitions[partition].complete_from, needs):
             raise Violation(f"batch {meta.batch} of the table: floor {floor} in {partition}, its join needs {needs}")
         twin.needs = floor
@@ -78,14 +79,15 @@ class TableOracle(Oracle):
 
 
 class ReaderOracle(Oracle):
-    """The oracle of an operator that reads the table: a pipeline with a join."""
+    """The oracle of an operator that reads tables: a pipeline with joins."""
 
-    table: TableOracle
+    tables: Mapping[str, TableOracle]
 
-    def __init__(self, config: OperatorConfig, table: TableOracle, partitions: int) -> None:
+    def __init__(self, config: OperatorConfig, tables: Mapping[str, TableOracle], partitions: int) -> None:
         super().__init__(config, partitions)
-        self.table = table
-        table.reader = self
+        self.tables = tables
+        for table in tables.values():
+            table.reader = self
         self._waiting = [0] * partitions
 
     def is_waiting_for_table(self) -> bool:
@@ -94,12 +96,14 @@ class ReaderOracle(Oracle):
 
     def _calm(self, partition: int) -> Partition:
         calm = super()._calm(partition)
-        calm.read_table(self.table.complete(partition))
+        for name, table in self.tables.items():
+            calm.read_table(table.complete(partition), name=name)
         return calm
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
-        state = self.table.state_at(meta.inputs[TABLE].version, partition)
-        twin.read_table(state, meta.changed[partition].open_until(TABLE))
+        for name, table in self.tables.items():
+            state = table.state_at(meta.inputs[name].version, partition)
+            twin.read_table(state, meta.changed[partition].open_until(name), name)
 
     def _note(self, partition: int, result: StepResult) -> None:
         self._waiting[partition] = measured(result.measures, "waiting_records_now")
@@ -108,8 +112,9 @@ class ReaderOracle(Oracle):
 class JoinOracle(ReaderOracle):
     """The oracle of the join."""
 
-    def __init__(self, config: OperatorConfig, table: TableOracle, partitions: int) -> None:
-        super().__init__(config, table, partitions)
+    def __init__(self, config: OperatorConfig, tables: Mapping[str, TableOracle], partitions: int) -> None:
+        super().__init__(config, tables, partitions)
+        [self._table] = tables.values()
         self._met: list[list[Met]] = [[] for _ in range(partitions)]
 
     def actual_and_expected(self, partition: int) -> tuple[list[Any], list[Any]]:
@@ -126,7 +131,7 @@ class JoinOracle(ReaderOracle):
 
     def _expected(self, partition: int) -> dict[int, int | None]:
         whole: dict[bytes, dict[int, Row]] = {}
-        for _, row in sorted(self.table.inputs[partition].items()):
+        for _, row in sorted(self._table.inputs[partition].items()):
             if row.key is not None:
                 whole.setdefault(row.key, {})[row.timestamp] = row
         found: dict[int, int | None] = {}

@@ -6,7 +6,8 @@ each commit must emit. Whatever becomes visible in Kafka must be the next record
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, ParamSpec
 
 import pyarrow as pa
@@ -63,7 +64,7 @@ class Emission(NamedTuple):
 class Oracle:
     """The oracle of one operator's log and output."""
 
-    table: Oracle | None = None
+    tables: Mapping[str, Oracle] = MappingProxyType({})
 
     def __init__(self, config: OperatorConfig, partitions: int) -> None:
         self._config, self.input, self._outputs = config, config.input, config.outputs()
