@@ -176,6 +176,19 @@ def test_the_table_keeps_versions_for_what_steps_before_the_join_hold() -> None:
     assert (result.reader_time, result.needs) == ({"limits": 50}, {"limits": 10})
 
 
+def test_the_table_keeps_versions_for_what_a_join_before_the_join_holds() -> None:
+    #   joined   T 30   a5 waits for its table
+    #   merged   a5 and b30 have come through the other branch
+    #   priced   T 30   grace 5
+    first = {"name": "first", "kind": "deduplicate", "within": "1h", "grace": "1h"}
+    flat, other = {"name": "flat", "select": {"n": "1"}}, {"name": "other", "from": "first", "select": {"n": "2"}}
+    state = opened(pipeline(first, JOIN, flat, other, {**PRICED, "from": ["flat", "other"]}))
+    state.read_table(table(), NEVER, "limits")
+    state.read_table(table(), name="prices")
+    result = state.step(records((b"a", 5), (b"b", 30)), 0)
+    assert (result.reader_time["prices"], result.needs["prices"]) == (30, 5)
+
+
 def test_the_table_keeps_versions_for_what_a_step_may_still_accept() -> None:
     #   per_hour   T 70 min: the hour from 0:00 on closes; what began later is still to come
     #   joined     T 59 min, grace 3 ms
