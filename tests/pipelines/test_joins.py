@@ -7,7 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.hypothesis_profile import sized
 from tests.pipelines.test_rules import COUNTS, pipeline, problems, refused
 from tidegate.contracts.config import TableFacts, TableRead
 from tidegate.contracts.event_time import NEVER
@@ -174,6 +177,24 @@ def test_the_table_keeps_versions_for_what_steps_before_the_join_hold() -> None:
     state.read_table(table(), NEVER)
     result = state.step(records((b"a", 50), (b"b", 60), (b"c", 70), (b"b", 10)), 0)
     assert (result.reader_time, result.needs) == ({"limits": 50}, {"limits": 10})
+
+
+@sized(60)
+@given(
+    batches=st.lists(st.lists(st.tuples(st.sampled_from([b"a", b"b"]), st.integers(0, 40)), max_size=6), max_size=3),
+    flushed=st.booleans(),
+)
+def test_a_flush_through_a_join_that_holds_records_is_undone(batches: list[Any], flushed: bool) -> None:
+    state, offset = opened(pipeline(SLOW, JOIN)), 0
+    state.read_table(table((b"a", b"1", 0)), NEVER)
+    for batch in batches:
+        rows = [Row(key, b"v", time, offset + at) for at, (key, time) in enumerate(batch)]
+        state.step(Records.from_rows(rows), 0)
+        offset += len(rows)
+        before, times = state.snapshot(), state.times()
+        undo = (state.flush(0) if flushed else state.advance(50)).undo
+        state.restore(undo, times["slow"].stream_time)
+        assert (state.snapshot(), state.times()) == (before, times)
 
 
 def test_the_table_keeps_versions_for_what_a_join_before_the_join_holds() -> None:

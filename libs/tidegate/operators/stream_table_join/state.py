@@ -151,8 +151,13 @@ class StreamTableJoinState:
         return self._without_records(outcome)
 
     def restore(self, rows: pa.Table, stream_time: int) -> None:
-        """Apply changelog rows, of which the latest of a slot comes last, and set stream time to `stream_time`."""
-        self._shell.restore(rows, stream_time, self._replay)
+        """Apply changelog rows, of which the latest of a slot comes last, and set stream time to `stream_time`.
+
+        Rows that undo a batch are applied as one: what the first of them hold is not in the slots that the next ones
+        name, because the batch gave those away.
+        """
+        in_parts = tables.SLOT.name not in rows.schema.names
+        self._shell.restore(rows if in_parts else rows.combine_chunks(), stream_time, self._replay)
 
     def snapshot(self) -> pa.Table:
         """Return the rows (all `put`) from which `restore` builds an equal state, in the order of the buffer."""
