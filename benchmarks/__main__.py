@@ -36,7 +36,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     "versions": {"lookups_per_s": Bound(least=5_000_000), "restore_s": Bound(most=30)},
     "suppression": {"ratio": Bound(least=5.0)},
     "latency": {
-        "batch_of_1000_p50_ms": Bound(most=100),
+        "batch_of_1000_p50_ms": Bound(most=50),
         "p50_ratio": Bound(most=1.0),
         "p99_ratio": Bound(most=1.0),
     },

@@ -66,7 +66,7 @@ CONTENT: dict[str, list[Any]] = {
     **dict.fromkeys(DURATION_PARAMETERS, DURATIONS),
     **dict.fromkeys(CHOICE_PARAMETERS, CHOICES),
     **dict.fromkeys(("name",), NAMES),
-    **dict.fromkeys(("topic", "dead_letters"), TOPICS),
+    **dict.fromkeys(("topic", "right", "dead_letters"), TOPICS),
     **dict.fromkeys(("field", "timestamp"), FIELDS),
     **dict.fromkeys(("function", "joiner", "before", "after", "distance", "aggregates"), FUNCTION_NAMES),
     **dict.fromkeys(("size", "hold_for_readers"), SIZES),
