@@ -115,6 +115,14 @@ Ends = Mapping[str, Mapping[int, int]]
 """An offset of each partition of each input topic."""
 
 
+def consumer_lag(stable_offset: int, next_offset: int) -> int:
+    """Return how many offsets below the last stable offset the operator has not read yet.
+
+    It is 0 if the partition now ends before the operator's next offset, for instance because its records were lost.
+    """
+    return max(0, stable_offset - next_offset)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PartitionMeta:
     """What is known of one partition after a batch: how far its input is read, its state, and its output.
@@ -250,7 +258,7 @@ class BatchMeta:
         found = dict.fromkeys(self.partitions, 0)
         for topic, offsets in self.read_to.items():
             for partition, end in ends.get(topic, {}).items():
-                found[partition] += max(0, end - offsets[partition])
+                found[partition] += consumer_lag(end, offsets[partition])
         return found
 
     def is_beyond(self, ends: Ends) -> bool:

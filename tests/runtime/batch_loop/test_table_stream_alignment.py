@@ -10,7 +10,7 @@ import pytest
 
 from tests.lakes import lake_at
 from tests.metadata import described
-from tests.runtime.batch_loop.test_table_pin import PLAN, READER
+from tests.runtime.batch_loop.test_table_pin import PLAN, READER, RESULT
 from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.config import TableRead
 from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME
@@ -22,16 +22,6 @@ from tidegate.state.alignment_decisions import Lease
 pytestmark = pytest.mark.fast
 
 AT_100 = described(READER, last={0: (3, "a")}, stream_time={0: 100}, totals={0: Counts(held=1)})
-RESULT = PartitionResult(
-    partition=0,
-    action="batch",
-    next_offset=0,
-    stream_time=100,
-    counts=Counts(),
-    measures={},
-    files=(),
-    transaction=None,
-)
 
 
 def waiting(records: int, size: int) -> PartitionResult:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
+from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta, consumer_lag
 from tidegate.contracts.config import TableRead
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.configuration.application import Application
@@ -18,7 +18,6 @@ from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
 from tidegate.runtime.kafka.open_transactions import OpenTransaction, open_transactions
 from tidegate.runtime.telemetry.batch_metrics import RECENT_MS, Metrics
-from tidegate.runtime.telemetry.consumer_lag import consumer_lag
 from tidegate.runtime.telemetry.driver_status import DriverStatus, DriverStatusFile, one_line
 from tidegate.runtime.telemetry.explanation import (
     Explanation,
@@ -217,7 +216,7 @@ def _partition(
     """Return the status of a partition. Of several input topics, the one that is most behind explains it."""
     lags = {topic: _lag(facts) for topic, facts in topics.items()}
     behind = max(topics, key=lambda topic: lags[topic] or 0)
-    further = {
+    by_topic = {
         topic: {"offset": facts.next_offset, "lag": lags[topic], "end": facts.end} for topic, facts in topics.items()
     }
     first, *_ = topics.values()
@@ -226,7 +225,7 @@ def _partition(
         "offset": known.next_offset,
         "lag": None if None in lags.values() else sum(lag or 0 for lag in lags.values()),
         "end": first.end,
-        **({"topics": further} if known.further else {}),
+        **({"topics": by_topic} if known.further else {}),
         "stream_time": known.stream_time,
         "last_batch": None if known.last is None else known.last[0],
         "why": explain_partition(operator, topics[behind])._asdict(),
