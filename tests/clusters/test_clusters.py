@@ -53,7 +53,7 @@ class Run:
         with lost(executor, *others, zombies_s=zombies_s):
             self.feed(RECORDS // 3)
             time.sleep(3.0)  # every core has a task of a batch by now, and those of this executor wait
-        self.service.wait_for("trying again")
+        self.service.wait_for("moves from")  # also when a worker that stood still has ended its batch after all
 
     def finish(self) -> list:
         """What is published when all has been read, after a drain."""
