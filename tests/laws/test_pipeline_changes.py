@@ -17,7 +17,6 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.cases import CASES, pipeline_reference
 from tidegate.operators.pipeline.config import PipelineConfig
-from tidegate.operators.pipeline.rules.changes import is_chain
 from tidegate.operators.pipeline.strategies import FILTER, REASON, REQUIRE
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing import strategies
@@ -72,11 +71,15 @@ def changed_steps(
         keep = step.get("until") == "window_close" or draw(st.booleans())
         if step["name"] in holding or draw(st.integers(0, 2)):
             found.append(step if keep else step | draw(_OTHER[step["kind"]]))
-    if gone or draw(st.booleans()):
-        last = draw(_LAST)
-        emit = {"emit": draw(st.sampled_from(["updates", "final"]))} if last["kind"] == "windowed_aggregation" else {}
-        found.append({"name": draw(st.sampled_from([*gone, f"new{len(steps)}"])), **last, **emit})
-    return found
+    return [*found, draw(new_step(gone, len(steps)))] if gone or draw(st.booleans()) else found
+
+
+@st.composite
+def new_step(draw: st.DrawFn, gone: list[str], number: int) -> dict[str, Any]:
+    """A step that holds state; it may have the name of one that is gone."""
+    last = draw(_LAST)
+    emit = {"emit": draw(st.sampled_from(["updates", "final"]))} if last["kind"] == "windowed_aggregation" else {}
+    return {"name": draw(st.sampled_from([*gone, f"new{number}"])), **last, **emit}
 
 
 @st.composite
@@ -96,6 +99,51 @@ def changed_branches(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[
         else:
             found.append(step)
     return found
+
+
+@st.composite
+def rewired(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str], gone: list[str]) -> list[dict[str, Any]]:
+    """The steps without some that hold state but nothing now, or with one more, which is the end of a branch.
+
+    What has read a step that goes reads what that has read.
+    """
+    found = list(steps)
+    for name in [step["name"] for step in steps if "kind" in step and step["name"] not in holding]:
+        found = without(found, name) if draw(st.booleans()) else found
+    if draw(st.booleans()):
+        begin = st.sampled_from(["input", *(step["name"] for step in found if "name" in step)])
+        found.append({"from": draw(begin), **draw(new_step(gone, len(steps)))})
+    return found
+
+
+def without(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """The steps without the one of that name, where others read what it has read; all if that has no name."""
+    [at] = [at for at, step in enumerate(steps) if step.get("name") == name]
+    read, left = read_by(steps, at), [*steps[:at], *steps[at + 1 :]]
+    if read is None:
+        return steps
+    if at < len(left) and "from" in steps[at]:
+        left[at] = {"from": read, **left[at]}
+    return [{**step, "from": replaced(step["from"], name, read)} if "from" in step else step for step in left]
+
+
+def read_by(steps: list[dict[str, Any]], at: int) -> Any:
+    """What the step at that place reads: names, or None for a step without one."""
+    if at == 0 or "from" in steps[at]:
+        return steps[at].get("from", "input")
+    return read_by(steps, at - 1) if "to" in steps[at - 1] else steps[at - 1].get("name")
+
+
+def replaced(read: Any, name: str, by: Any) -> Any:
+    """What is read when `by` takes the place of the step of that name."""
+    if isinstance(read, list):
+        every = [other for each in read for other in (as_list(by) if each == name else [each])]
+        return list(dict.fromkeys(every)) if len(set(every)) > 1 else every[0]
+    return by if read == name else read
+
+
+def as_list(read: Any) -> list[Any]:
+    return read if isinstance(read, list) else [read]
 
 
 @st.composite
@@ -121,10 +169,11 @@ def changed(
     settings = settings_of(now)
     held = Counter(row["step"] for row in pipeline_reference(config, begin, CLOCK_MS).held if row["step"])
     try:
-        is_whole = is_chain(now.steps)
+        is_chain = not any({"from", "to", "keep"} & step.keys() for step in settings["steps"])
         steps = draw(
-            changed_steps(settings["steps"], set(held), gone) if is_whole else changed_branches(settings["steps"])
+            changed_steps(settings["steps"], set(held), gone) if is_chain else changed_branches(settings["steps"])
         )
+        steps = draw(rewired(steps, set(held), gone)) if draw(st.booleans()) else steps
         after = PipelineConfig.model_validate(settings | {"steps": steps})
     except ValidationError:
         return now

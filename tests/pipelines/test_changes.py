@@ -30,6 +30,9 @@ def counted(name: str = "counts", grace: str = "10m", **more: Any) -> dict[str, 
     return {"name": name, "kind": "windowed_aggregation", "window": window, "aggregate": {"count": True}, **more}
 
 
+COUNTS = counted(emit="updates")
+
+
 def refused(found: list[Change]) -> dict[str, str]:
     return {change.option: change.refused for change in found if change.refused}
 
@@ -64,12 +67,27 @@ def test_a_suppression_behind_windows_changes_its_grace_with_theirs() -> None:
     assert set(refused(changes(after, before))) == {"steps.counts.window", "steps.final.grace"}
 
 
-def test_flat_map_before_the_first_step_neither_comes_nor_goes() -> None:
-    several = {"flat_map": "tidegate.operators.testing.batch_functions:repeated", "emits": {"n": "int64"}}
-    before, after = pipeline(HELD), pipeline(several, HELD)
+SEVERAL = {"flat_map": "tidegate.operators.testing.batch_functions:repeated", "emits": {"n": "int64"}}
+
+
+def one(step: str) -> int:
+    """Every step holds one row."""
+    return 1
+
+
+def test_flat_map_before_a_step_that_reads_the_input_neither_comes_nor_goes_while_that_holds_something() -> None:
+    before, after = pipeline(FIRST), pipeline(SEVERAL, FIRST)
     for was, now in ((before, after), (after, before)):
-        assert "numbered by arrival" in refused(changes(was, now))["steps before held"]
-    assert allowed(changes(before, pipeline(HELD, several))) == ["steps behind the last"]
+        assert "first holds 1" in refused(changes(was, now, held=one))["steps.first.from"]
+        assert allowed(changes(was, now)) == ["steps.first.from", "steps before first"]
+    assert allowed(changes(before, pipeline(FIRST, SEVERAL), held=one)) == ["steps behind the last"]
+
+
+def test_options_of_the_input_are_those_of_the_pipeline_alone() -> None:
+    before = pipeline(FIRST, HELD, max_ahead="1h", timestamp={"field": "at"})
+    assert allowed(changes(before, pipeline(FIRST, HELD, max_ahead="2h", timestamp={"field": "at"}))) == ["max_ahead"]
+    found = changes(before, pipeline(HELD, max_ahead="1h", timestamp={"field": "at"}))
+    assert allowed(found) == ["steps.first", "steps.held.from"]
 
 
 def test_a_step_of_another_kind_and_name_are_another_step() -> None:
@@ -93,7 +111,9 @@ def test_a_new_step_that_holds_state_goes_to_the_end() -> None:
     [added] = changes(before, pipeline(HELD, FIRST))
     assert (added.option, added.refused) == ("steps.first", None)
     assert "it starts empty" in (added.note or "")
-    assert "behind all others" in refused(changes(before, pipeline(FIRST, HELD)))["steps.first"]
+    found = refused(changes(before, pipeline(FIRST, HELD)))
+    assert list(found) == ["steps.first"]
+    assert "to the end of a branch" in found["steps.first"]
 
 
 def test_steps_that_hold_state_keep_their_order() -> None:
@@ -118,10 +138,10 @@ def test_a_log_that_never_measured_its_steps_counts_as_holding_in_each() -> None
     assert refused(changes_since(unmeasured, pipeline(HELD)))
 
 
-def test_the_first_step_is_removed_only_if_none_holds_anything() -> None:
-    before, after = pipeline(FIRST, HELD), pipeline(HELD)
-    assert "held holds 2" in refused(changes_since(holding(before, first=0, held=2), after))["steps.first"]
-    check_changes(holding(before, first=0, held=0), after)
+def test_the_first_step_is_removed_only_if_the_next_one_holds_nothing() -> None:
+    before, after = pipeline(FIRST, HELD, COUNTS), pipeline(HELD, COUNTS)
+    assert "held holds 2" in refused(changes_since(holding(before, first=0, held=2, counts=0), after))["steps.first"]
+    check_changes(holding(before, first=0, held=0, counts=5), after)
 
 
 TYPED = {"string": {"with_columns": {"late": "CAST(delay AS varchar)"}}, "int64": {"with_columns": {"late": "delay"}}}
@@ -191,18 +211,67 @@ def test_stateless_steps_of_branches_are_free_and_so_is_where_results_go() -> No
     assert [change.after for change in found[3:]] == [["again"], None]
 
 
-def test_steps_that_hold_state_neither_come_nor_go_in_branches_and_read_what_they_read() -> None:
+def test_a_step_comes_at_the_end_of_a_branch() -> None:
     before = pipeline(*BRANCHED)
-    several = {"flat_map": "tidegate.operators.testing.batch_functions:repeated", "emits": {"n": "int64"}}
-    for steps in (
-        (HELD, {"to": "held"}),
-        (*BRANCHED, FIRST),
-        (HELD, {"to": "held"}, AGAIN | {"from": "held"}),
-        (AGAIN | {"from": "input"}, {"to": "held"}, HELD | {"from": "input"}),
-        ({"name": "more", **several}, HELD, {"to": "held"}, AGAIN),
-        (HELD, {"to": "held"}, {"name": "more", "from": "input", **several}, AGAIN | {"from": "more"}),
+    for steps, name in (
+        ((*BRANCHED, FIRST), "first"),
+        ((*BRANCHED, FIRST | {"from": "held"}), "first"),
+        ((*BRANCHED, FIRST | {"from": "input"}, {"to": "first"}), "first"),
+        ((HELD, FIRST, {"to": "held"}, AGAIN), "first"),
+        ((*BRANCHED, {"from": ["held", "again"], **FIRST}), "first"),
     ):
-        found = refused(changes(before, pipeline(*steps)))
-        assert found == {
-            "steps": "of a pipeline with branches or several outputs, the steps that hold state stay as they are"
-        }
+        found = changes(before, pipeline(*steps), held=one)
+        assert f"steps.{name}" in allowed(found)
+        assert "it starts empty" in "".join(change.note or "" for change in found)
+
+
+def test_a_step_does_not_come_before_one_that_is_there() -> None:
+    before, new = pipeline(HELD, AGAIN, FIRST | {"from": "held"}), AGAIN | {"name": "new", "from": "held"}
+    between = refused(changes(before, pipeline(HELD, AGAIN, new, FIRST | {"from": "new"})))
+    assert list(between) == ["steps.new"]
+    assert "to the end of a branch" in between["steps.new"]
+
+
+def test_a_new_branch_is_not_written_before_the_first_step() -> None:
+    found = refused(changes(pipeline(HELD, AGAIN), pipeline(FIRST, HELD | {"from": "input"}, AGAIN)))
+    assert found == {
+        "steps.first": "the first step has the stream time of the partition, and a new one has none: write it behind"
+    }
+
+
+def test_a_step_goes_from_a_branch_and_those_behind_it_read_what_it_read() -> None:
+    before = pipeline(HELD, AGAIN, COUNTS, {"to": "counts"}, FIRST | {"from": "again"})
+    after = pipeline(HELD, COUNTS | {"from": "input"}, {"to": "counts"}, FIRST | {"from": "input"})
+    found = changes_since(holding(before, held=4, again=0, counts=0, first=0), after)
+    assert allowed(found) == ["steps.again", "steps.counts.from", "steps.first.from"]
+    assert [(change.before, change.after) for change in found[1:]] == [("again", "input")] * 2
+    assert (
+        "again holds 3"
+        in refused(changes_since(holding(before, held=0, again=3, counts=0, first=0), after))["steps.again"]
+    )
+
+
+def test_rows_that_get_other_numbers_are_not_held() -> None:
+    before = pipeline(HELD, AGAIN, COUNTS, {"to": "counts"}, FIRST | {"from": "counts"})
+    after = pipeline(HELD, COUNTS | {"from": "input"}, {"to": "counts"}, FIRST | {"from": "counts"})
+    found = refused(changes_since(holding(before, held=0, again=0, counts=2, first=9), after))
+    assert list(found) == ["steps.counts.from"]
+    assert "others are numbered by arrival; counts holds 2: let `tidegate flush`" in found["steps.counts.from"]
+
+
+def test_a_step_that_stays_reads_what_it_read() -> None:
+    before = pipeline(*BRANCHED)
+    for steps, option in (
+        ((HELD, {"to": "held"}, AGAIN | {"from": "held"}), "steps.again.from"),
+        ((HELD, AGAIN, FIRST | {"from": ["held", "again"]}, {"to": "held"}), None),
+        ((AGAIN | {"from": "input"}, {"to": "held"}, HELD | {"from": "input"}), "steps"),
+    ):
+        assert list(refused(changes(before, pipeline(*steps)))) == ([option] if option else [])
+
+
+def test_what_a_step_reads_by_another_name_is_told() -> None:
+    before, after = (
+        pipeline(HELD, {"name": "a", "filter": "true"}, {"name": "b", "from": "held", "filter": "true"}, AGAIN | read)
+        for read in ({"from": "a"}, {"from": "b"})
+    )
+    assert [(c.option, c.before, c.after) for c in changes(before, after)] == [("steps.again.from", "a", "b")]

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import cycle
 from typing import Any, cast
 
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.changing_reference import ChangingChain, Holder, Life, Under
 from tidegate.operators.pipeline.config import Filter, FilterBy, FlatMap, Map, PipelineConfig, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
-from tidegate.operators.pipeline.reference import Chain, Passing, PassThrough
-from tidegate.operators.pipeline.rules.changes import is_chain
+from tidegate.operators.pipeline.reference import Chain, Holder, Node, Passing, PassThrough, Stand, Under
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import as_config
 from tidegate.operators.pipeline.rules.steps import StepRules
@@ -35,22 +32,14 @@ from tidegate.operators.testing.strategies import histories
 
 
 def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_ms: int) -> Trace:
-    """Return the trace that the references predict.
-
-    While a pipeline with branches changes, its steps stay where they are: each computes something else.
-    """
+    """Return the trace that the references predict; a change may bring steps, or take some away."""
     configs = [config, *(cast(PipelineConfig, event.config) for event in history if isinstance(event, Change))]
-    if len(configs) > 1 and all(is_chain(each.steps) for each in configs):
-        return _of_changing_chain(configs, history, clock_ms)
-    chain = Chain.of(history, config.time == "pipeline")
-    for number, read in enumerate(_read_by(config)[0]):
-        _play(configs, chain, number, read, clock_ms)
-    for number, name in _untaken(config).items():
-        play = partial(_passed_through, config, clock_ms)
-        chain.operate(
-            _results_of(number), _passer(name), chain.merged([number]), play, [None], windows=False, shown=name
-        )
-    return _trace(configs, chain, [event.offset for event in history if isinstance(event, Row) and not event.time_only])
+    chain = Chain.of(history, config.time == "pipeline", list(_unders(configs)))
+    chain.play_all(partial(_played_under, clock_ms))
+    trace, columns = chain.trace(), changes_of(operators_of(steps_of(configs[-1])).values()).names
+    sort_by_step(trace)
+    trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, chain.times())] if row]
+    return trace
 
 
 def _untaken(config: PipelineConfig) -> dict[Any, str]:
@@ -101,27 +90,14 @@ def _names(config: PipelineConfig) -> dict[int, str]:
     return {at: node.name for node in nodes for at in range(node.at, node.at + len(node.steps))}
 
 
-def _of_changing_chain(configs: Sequence[PipelineConfig], history: Sequence[Event], clock_ms: int) -> Trace:
-    """Return the trace of a chain; a change may bring steps, or take some away."""
-    chain = ChangingChain.of(history, configs[0].time == "pipeline", _unders(configs))
-    for life in chain.lives():
-        chain.pass_by(life)
-        chain.operate(life, partial(_played_under, clock_ms))
-    chain.pass_by(None)
-    taken = sum(isinstance(event, Row) and not event.time_only for event in history)
-    chain.trace.applied = taken - sum(row["topic"] is None for row in [*chain.trace.late, *chain.trace.rejected])
-    return _finished(configs[-1], chain.trace, chain.emissions(), chain.times)
-
-
-def _unders(configs: Sequence[PipelineConfig]) -> list[Under]:
-    """Return what the chain is under each of these configurations, which follow each other."""
-    again, before, found = Counter[str](), set[str](), list[Under]()
+def _unders(configs: Sequence[PipelineConfig]) -> Iterator[Under]:
+    """Yield what the pipeline is under each of these configurations, which follow each other."""
+    again, before = Counter[str](), set[str]()
     for config in configs:
         there = {*config.operators, *map(_passer, _untaken(config).values())}
         again.update(before - there)
         before = there
-        found.append(_under(config, again))
-    return found
+        yield _under(config, again)
 
 
 def _passer(name: str) -> str:
@@ -130,21 +106,20 @@ def _passer(name: str) -> str:
 
 
 def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
-    """Return what the chain is under this configuration. `again`: how often a step was removed before."""
-    under, run, holds, names = Under({}, {}, ""), list[Passing](), config.holds(), _names(config)
-    for at, step in enumerate(config.steps):
+    """Return what the pipeline is under this configuration. `again`: how often a step was removed before."""
+    (steps, _), holds, nodes = _read_by(config), config.holds(), dict[Any, Node]()
+    for number, (name, step) in enumerate(_made(config)):
+        does: Holder | Passing
         if isinstance(step, Stateful):
-            life = Life(step.name, again.get(step.name, 0))
-            under.passings[life], run = run, []
-            under.holders[life] = Holder(as_config(step.rules), holds[step.name])
+            windows, joins = step.rules.kind == "windowed_aggregation", bool(step.rules.reads())
+            does = Holder(as_config(step.rules), holds[name], again.get(name, 0), windows, joins)
         else:
-            run.append(_passing(names[at], step))
-    for name in _untaken(config).values():
-        life = Life(_passer(name), again.get(_passer(name), 0))
-        under.passings[life], run = run, []
-        under.holders[life] = Holder(config, None, shown=name)
-    under.passings[None] = run
-    return under._replace(last=Graph(config.steps).last())
+            does = _passing(name, step)
+        nodes[number] = Node(name, name, steps[number], does)
+    for number, name in _untaken(config).items():
+        does = Holder(config, None, again.get(_passer(name), 0))
+        nodes[_results_of(number)] = Node(_passer(name), name, [number], does)
+    return Under(nodes, _emitting(config))
 
 
 def _passing(name: str, step: StepRules) -> Passing:
@@ -185,26 +160,6 @@ def _played_under(clock_ms: int, config: OperatorConfig, events: Sequence[Event]
     return _played(test_part(config.kind, "cases").CASES[config.kind].reference, config, clock_ms, events)
 
 
-def _play(configs: Sequence[PipelineConfig], chain: Chain, number: int, read: Sequence[Any], clock_ms: int) -> None:
-    """Play one of the steps, which reads these; it is another one after each change."""
-    before = chain.merged(read)
-    steps = [_made(config)[number] for config in configs]
-    name, step = steps[0]
-    if not isinstance(step, Stateful):
-        chain.pass_by(number, before, [_passing(name, each) for name, each in steps])
-        return
-    play = partial(_played_as, name, as_config(step.rules), clock_ms)
-    windows = step.rules.kind == "windowed_aggregation"
-    chain.joins |= {number} if step.rules.reads() else set()
-    chain.operate(number, name, before, play, [config.holds()[name] for config in configs], windows=windows)
-
-
-def _played_as(name: str, rules: OperatorConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
-    """Return the trace of the step of that name, which has other rules after each change."""
-    own = [Change(as_config(event.config.operators[name])) if isinstance(event, Change) else event for event in events]
-    return _played_under(clock_ms, rules, own)
-
-
 def _played(reference: Any, rules: OperatorConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
     names = [name for read in rules.reads() for name in (None, read.table)]
     events = [event for event in events if not isinstance(event, Table) or event.name in names]
@@ -237,23 +192,6 @@ def _plain(history: list[Event]) -> list[Event]:
     ]
 
 
-def _trace(configs: Sequence[PipelineConfig], chain: Chain, offsets: Sequence[int]) -> Trace:
-    emissions = chain.emissions([_emitting(config) for config in configs])
-    chain.trace.applied = chain.note_refused(offsets)
-    return _finished(configs[-1], chain.trace, emissions, chain.times)
-
-
-def _finished(
-    config: PipelineConfig, trace: Trace, emissions: list[dict[str, Any]], times: Sequence[tuple[str, int, int]]
-) -> Trace:
-    columns = changes_of(operators_of(steps_of(config)).values()).names
-    trace.emissions = emissions
-    sort_by_step(trace)
-    trace.stream_time = times[0][1]
-    trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, times)] if row]
-    return trace
-
-
 def _emitting(config: PipelineConfig) -> dict[Any, str]:
     """Return the steps with results, by number, whose results are emissions: kept, written, or read by no step."""
     (steps, topics), untaken = _read_by(config), _untaken(config)
@@ -265,11 +203,11 @@ def _emitting(config: PipelineConfig) -> dict[Any, str]:
     } | {_results_of(number): name for number, name in untaken.items()}
 
 
-def _time_row(time: tuple[str, int, int]) -> dict[str, Any]:
-    name, stream_time, received = time
-    if (stream_time, received) == (NO_STREAM_TIME, 0):
+def _time_row(time: tuple[str, Stand]) -> dict[str, Any]:
+    name, stand = time
+    if stand == Stand():
         return {}
-    return {"op": "put", "key": name.encode(), "timestamp": stream_time, "offset": received}
+    return {"op": "put", "key": name.encode(), "timestamp": stand.stream_time, "offset": stand.received}
 
 
 _HOLDING = PipelineConfig.model_validate(

@@ -32,7 +32,7 @@ from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Primitive, Values
 from tidegate.operators.pipeline.rules import own_table, shown, sinks
-from tidegate.operators.pipeline.rules.changes import Chain, changes_of_results, changes_of_steps, is_chain
+from tidegate.operators.pipeline.rules.changes import Chain, changes_of_results, changes_of_steps
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import Place, as_config
 from tidegate.operators.pipeline.rules.reading import Reading
@@ -158,12 +158,6 @@ class PipelineRules(KeyRules):
             formats["value_format"] = shown
         return {**formats, **raw}
 
-    def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
-        """Return why state of other steps cannot continue."""
-        if not isinstance(before, PipelineRules) or Graph(self.steps).is_wired_as(Graph(before.steps)):
-            return {}
-        return {"steps": "of a pipeline with branches or several outputs, the steps that hold state stay as they are"}
-
     @property
     def operators(self) -> Mapping[str, OperatorRules]:
         """Return the rules of the steps that hold state, by name, each complete; those of a table of its own first."""
@@ -209,16 +203,8 @@ class PipelineRules(KeyRules):
     def part_changes(
         self, before: OperatorRules, known: int = MAX_TIMESTAMP, held: Held = holds_nothing
     ) -> dict[str, list[PartChange]]:
-        """Return the changes of each step, and that of the input's values, which steps judge by what they hold.
-
-        If a pipeline has branches or several outputs and its steps that hold state are others, or read others, it is
-        judged as a whole.
-        """
+        """Return the changes of each step, and that of the input's values, which steps judge by what they hold."""
         assert isinstance(before, PipelineRules)
-        chains = is_chain(before.steps) and is_chain(self.steps)
-        # rule: branches-keep-wires
-        if not (chains or Graph(self.steps).is_wired_as(Graph(before.steps))):
-            return {}
         was, now = (Chain.of(rules.steps, rules.places()) for rules in (before, self))
         values = [value_as_written(rules.value) for rules in (before, self)]
         return {
@@ -260,26 +246,16 @@ class PipelineConfig(PipelineRules, OperatorConfig):
         last = _places(info.data["steps"], _start(info.data))[-1]
         return sinks.checked(output, last.maker, info.data.get("windows"))
 
-    def incompatibilities(self, before: OperatorRules, known: int = MAX_TIMESTAMP) -> dict[str, str]:
-        """Return also whether a topic would have keys in two formats."""
-        mixed = self._mixed_topic(before)
-        return super().incompatibilities(before, known) | ({"steps": mixed} if mixed else {})
-
     def part_changes(
         self, before: OperatorRules, known: int = MAX_TIMESTAMP, held: Held = holds_nothing
     ) -> dict[str, list[PartChange]]:
-        """Return also what would give the topic of a step keys in two formats."""
-        found = super().part_changes(before, known, held)
-        mixed = None if is_chain(self.steps) else self._mixed_topic(before)
-        if "steps" in found and mixed:
-            found["steps"].append(PartChange("steps.to", None, None, mixed))
-        return found
-
-    def _mixed_topic(self, before: OperatorRules) -> str | None:
-        """Return why a topic would have keys in two formats; None if none would."""
-        was = {each.topic: each.windows for each in before.outputs()} if isinstance(before, PipelineConfig) else {}
+        """Return also what would give the topic of a step keys in two formats; `output_windows` speaks for itself."""
+        assert isinstance(before, PipelineConfig)
+        found, was = super().part_changes(before, known, held), {each.topic: each.windows for each in before.outputs()}
         mixed = [each.topic for each in self.outputs() if was.get(each.topic, each.windows) != each.windows]
-        return f"topic {mixed[0]} would have keys in two formats" if mixed else None
+        if mixed and self.output_windows == before.output_windows:
+            found["steps"].append(PartChange("steps.to", refused=f"topic {mixed[0]} would have keys in two formats"))
+        return found
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to the results; None: their keys have none, or headers name them already."""

@@ -7,11 +7,11 @@ up to it once more, so this is slow, and knows nothing of batches.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from tidegate.contracts.config import KeyRules
+from tidegate.contracts.config import KeyRules, OperatorConfig
 from tidegate.contracts.event_time import MAX_TIME, NO_STREAM_TIME, NO_TIMESTAMP
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row
@@ -22,6 +22,7 @@ from tidegate.operators.testing.laws import Advance, Change, Clock, Event, Flush
 WINDOW = ("window_start", "window_end")
 VERSION = ("valid_from",)
 SOURCELESS = -1
+INPUT = "input"
 
 
 class Moved(NamedTuple):
@@ -32,7 +33,7 @@ class Moved(NamedTuple):
     turn: int
 
 
-Play = Callable[[Sequence[Event]], Trace]
+Play = Callable[[OperatorConfig, Sequence[Event]], Trace]
 Value = TypeVar("Value")
 
 
@@ -49,6 +50,55 @@ class Passing(NamedTuple):
     multiplies: bool = False
 
 
+class Holder(NamedTuple):
+    """A step that holds state: its configuration, and how far its marks stay behind its time (None: no marks).
+
+    `windows`: its results have windows. `joins`: it reads a table. `life`: how often it had been removed before.
+    """
+
+    config: OperatorConfig
+    hold: int | None
+    life: int = 0
+    windows: bool = False
+    joins: bool = False
+
+
+class Node(NamedTuple):
+    """A step under one configuration. `reads`: the steps whose results it takes. `shown`: its name in refused rows."""
+
+    name: str
+    shown: str
+    reads: Sequence[Any]
+    does: Holder | Passing
+
+
+class Under(NamedTuple):
+    """What the pipeline is under one configuration.
+
+    `nodes`: the steps, each behind those that it reads. `emitting`: those whose results are emissions, with the name
+    that these have.
+    """
+
+    nodes: dict[Any, Node]
+    emitting: dict[Any, str]
+
+    def first(self) -> str:
+        """Return the name of the first step that holds state: its time is that of the partition."""
+        return next(node.name for node in self.nodes.values() if isinstance(node.does, Holder))
+
+    def key_of(self, name: str, life: int) -> Any:
+        """Return the key of a step that holds state; None if it is not there."""
+        found = (key for key, node in self.nodes.items() if isinstance(node.does, Holder) and node.name == name)
+        return next((key for key in found if self.nodes[key].does.life == life), None)  # type: ignore[union-attr]
+
+
+class Stand(NamedTuple):
+    """Where a step stands: its stream time, and how many records it has received."""
+
+    stream_time: int = NO_STREAM_TIME
+    received: int = 0
+
+
 @dataclass
 class Way:
     """What leaves a step, or the input. `in_input`: rows are records of the input; `windowed`: keys have windows."""
@@ -59,138 +109,217 @@ class Way:
 
 
 @dataclass
-class Chain:
-    """The ways of a history through the steps, by step, and everything that becomes visible.
+class Life:
+    """A step that holds state, from its arrival to its removal: what it has taken, and what became visible of it.
 
-    `takers`: by offset how many branches have taken a record of the input. `advanced`: by turn to what time an advance
-    advances the first operators: from the stream time of the first of them.
-    `joins`: the steps that read a table.
-    `given`: the values of the input's records, by offset; a refused one has the value that it came with.
+    `sources`: by offset the source of what it has taken last with that offset. `of_input`: the sources of those that
+    were records of the input. `untaken`: those that were refused.
     """
 
-    passes_time: bool
-    ways: dict[Any, Way]
-    given: dict[int, bytes | None]
+    config: OperatorConfig
+    received: int
+    taken: list[Event] = field(default_factory=list)
     trace: Trace = field(default_factory=Trace)
-    times: list[tuple[str, int, int]] = field(default_factory=list)
+    sources: dict[int, int] = field(default_factory=dict)
+    of_input: set[int] = field(default_factory=set)
+    untaken: set[int] = field(default_factory=set)
+
+    def take(self, moved: Moved, play: Play, in_input: bool, then: Sequence[Advance] = ()) -> Trace:
+        """Take an event, and what comes with it; return what was visible before."""
+        before, event = self.trace, moved.event
+        if is_record(event):
+            assert isinstance(event, Row)
+            self.sources[event.offset] = moved.source
+            self.of_input |= {moved.source} if in_input else set()
+            self.received += 1
+        self.taken += [event, *then]
+        self.trace = play(self.config, self.taken)
+        return before
+
+    def refused(self, before: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the rows that it found late and those that it rejected since then."""
+        return self.trace.late[len(before.late) :], self.trace.rejected[len(before.rejected) :]
+
+
+@dataclass
+class Chain:
+    """The ways of a history through the steps, by configuration and step, and everything that becomes visible.
+
+    `unders`: what the pipeline is at the beginning and after each change; the number of one of them is an age of the
+    history. `given`: the values of the input's records, by offset; a refused one has the value that it came with.
+    `takers`: by offset how many branches have taken a record of the input. `advanced`: by turn to what time an advance
+    advances the first operators: from the stream time of the first of them. `stands`: where each step stood at its end.
+    `refused`: late and rejected rows, each with its turn.
+    """
+
+    unders: Sequence[Under]
+    passes_time: bool
+    ways: dict[tuple[int, Any], Way]
+    given: dict[int, bytes | None]
+    lives: dict[str, Life] = field(default_factory=dict)
+    stands: dict[str, Stand] = field(default_factory=dict)
     takers: Counter[int] = field(default_factory=Counter)
     advanced: dict[int, int] = field(default_factory=dict)
-    joins: set[Any] = field(default_factory=set)
+    refused: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=lambda: {"late": [], "rejected": []})
 
     @classmethod
-    def of(cls, history: Sequence[Event], passes_time: bool) -> Chain:
-        """Return a chain without steps."""
+    def of(cls, history: Sequence[Event], passes_time: bool, unders: Sequence[Under]) -> Chain:
+        """Return a chain that nothing has passed."""
+        ways = {(age, INPUT): Way([], in_input=True) for age in range(len(unders))}
         moved = [Moved(event, source_of(event), turn) for turn, event in enumerate(history)]
-        return cls(passes_time, {"input": Way(moved, in_input=True)}, given_values(history))
+        for each, age in along(moved, range(len(unders))):
+            ways[age, INPUT].moved.append(each)
+        return cls(unders, passes_time, ways, given_values(history))
 
-    def merged(self, steps: Sequence[Any]) -> Way:
-        """Return the way behind these steps: what one event of the history causes is in the order of the steps."""
-        if len(steps) == 1:
-            return self.ways[steps[0]]
-        for way in (self.ways[step] for step in steps if self.ways[step].in_input):
+    def play_all(self, play: Play) -> None:
+        """Let the history through all steps. `play` returns the trace of an operator that takes some events."""
+        for age, under in enumerate(self.unders):
+            for key in under.nodes:
+                self._way(age, key, play)
+
+    def _way(self, age: int, key: Any, play: Play) -> Way:
+        """Return what leaves the step under one of the configurations, after what it reads has passed."""
+        if (age, key) not in self.ways:
+            node = self.unders[age].nodes[key]
+            if isinstance(node.does, Passing):
+                self.ways[age, key] = self._passed_by(node.does, self._merged(age, node, play))
+            else:
+                self._operate(age, node, node.does, play)
+        return self.ways[age, key]
+
+    def _merged(self, age: int, node: Node, play: Play) -> Way:
+        """Return what the step reads: what one event of the history causes is in the order of the steps before it."""
+        ways = [self._way(age, key, play) for key in node.reads]
+        if len(ways) == 1:
+            return ways[0]
+        for way in (way for way in ways if way.in_input):
             self.takers.update(moved.source for moved in way.moved if is_record(moved.event))
-        every = sorted((moved for step in steps for moved in self.ways[step].moved), key=lambda moved: moved.turn)
+        every = sorted((moved for way in ways for moved in way.moved), key=lambda moved: moved.turn)
         whole = [moved for moved in every if isinstance(moved.event, Row)]
         once = {moved.turn: moved for moved in every if not isinstance(moved.event, Row)}
         changes = [moved for moved in once.values() if isinstance(moved.event, Change)]
         others = [moved for moved in once.values() if not isinstance(moved.event, Change)]
         together = sorted([*changes, *whole, *others], key=lambda moved: moved.turn)
-        return Way(together, False, self.ways[steps[0]].windowed)
+        return Way(together, False, ways[0].windowed)
 
-    def pass_by(self, step: Any, before: Way, passings: Sequence[Passing]) -> None:
-        """Let the way through a step that holds no state, which is another one of `passings` after each change."""
+    def _passed_by(self, passing: Passing, before: Way) -> Way:
+        """Return the way behind a step that holds no state. With `time: records`, time marks end there."""
         way = list[Moved]()
-        for moved, passing in along(before.moved, passings):
+        for moved in before.moved:
             if not is_record(moved.event):
                 way.append(moved)
                 continue
             assert isinstance(moved.event, Row)
             if (reason := passing.refusal(moved.event)) is not None:
-                refused = {"cause": reason, "lateness": None, "bound": None}
-                self.trace.rejected.append(
-                    as_given(columns_of(moved.event)) | refused | self._of(passing.name, moved.source, before)
-                )
+                refused = columns_of(moved.event) | {"cause": reason, "lateness": None, "bound": None}
+                self._note("rejected", moved.turn, refused, passing.name, moved.source, before)
                 continue
-            way += passed(moved, passing.values(moved.event))
-            if passing.multiplies and before.in_input and passing.values(moved.event):
+            values = passing.values(moved.event)
+            way += passed(moved, values)
+            if passing.multiplies and before.in_input and values:
                 self.takers.update([moved.source])
-        in_input = before.in_input and not passings[0].multiplies
         way = [moved for moved in way if self.passes_time or not is_mark(moved.event)]
-        self.ways[step] = replace(before, in_input=in_input, moved=way)
+        return replace(before, in_input=before.in_input and not passing.multiplies, moved=way)
 
-    def operate(
-        self,
-        step: Any,
-        name: str,
-        before: Way,
-        play: Play,
-        holds: Sequence[int | None],
-        *,
-        windows: bool,
-        shown: str | None = None,
-    ) -> None:
-        """Let an operator take the way; what it emits and the time that it passes on are the way behind it.
+    def _operate(self, age: int, node: Node, does: Holder, play: Play) -> None:
+        """Let an operator take its ways under all configurations that have it; find the ways behind it."""
+        stand = self.stands.get(node.name, Stand())
+        life = Life(does.config, stand.received, [*_advanced_to(stand.stream_time)])
+        while age < len(self.unders) and (key := self.unders[age].key_of(node.name, does.life)) is not None:
+            self._take(age, key, life, play)
+            age += 1
+        self.stands[node.name] = Stand(life.trace.stream_time, life.received)
+        self.lives[node.name] = life
+        self.takers.update(life.of_input - life.untaken)
 
-        `holds`: how far its marks stay behind its time, at the beginning and after each change. `shown`: the step whose
-        name its refused rows have; default: itself.
+    def _take(self, age: int, key: Any, life: Life, play: Play) -> None:
+        """Let an operator take its way under one of the configurations."""
+        node = self.unders[age].nodes[key]
+        assert isinstance(node.does, Holder)
+        before, behind = self._merged(age, node, play), list[Moved]()
+        hold = node.does.hold if self.passes_time else None
+        for moved in before.moved:
+            then = list[Advance]()
+            if isinstance(moved.event, Change):
+                behind.append(moved)
+                then = self._time_of_the_first(age, node.name, life)
+            seen = life.take(self._as_taken(moved, node.does, life, before), play, before.in_input, then)
+            behind += made(seen, life.trace, moved, hold)
+            if isinstance(moved.event, Flush | Table | Clock):
+                behind.append(Moved(moved.event, SOURCELESS, moved.turn))
+            for name, rows in zip(self.refused, life.refused(seen), strict=True):
+                for row in rows:
+                    source = life.sources[row["offset"]]
+                    life.untaken.add(source)
+                    self._note(name, moved.turn, row, node.shown, source, before)
+        self.ways[age, key] = Way(behind, windowed=node.does.windows or before.windowed)
+
+    def _as_taken(self, moved: Moved, does: Holder, life: Life, before: Way) -> Moved:
+        """Return the event as the operator takes it.
+
+        A change is that of its own configuration, an advance comes to the same time as in the first operator, and what
+        is no record of the input has its arrival number.
         """
-        arriving = before.moved if before.in_input else list(_numbered(before.moved))
-        arriving = self._with_common_advances(arriving, play)
-        whole = play([moved.event for moved in arriving])
-        sources = {moved.event.offset: moved.source for moved in arriving if is_record(moved.event)}  # type: ignore[union-attr]
-        refused = set[int]()
-        for rows, due in ((self.trace.late, whole.late), (self.trace.rejected, whole.rejected)):
-            rows += [as_given(row) | self._of(shown or name, sources[row["offset"]], before) for row in due]
-            refused |= {sources[row["offset"]] for row in due}
-        if before.in_input:
-            self.takers.update(set(sources.values()) - refused)
-        self.trace.held += [as_given(row) | {"step": name} for row in whole.held]
-        self.trace.held_bytes += whole.held_bytes - (
-            sum(map(_bytes_not_given, whole.held)) if step in self.joins else 0
-        )
-        self.times.append((name, whole.stream_time, len(sources)))
-        behind = list(_behind(arriving, play, holds if self.passes_time else [None] * len(holds)))
-        self.ways[step] = Way(behind, windowed=windows or before.windowed)
+        event = moved.event
+        if isinstance(event, Change):
+            event = Change(does.config)
+        elif isinstance(event, Advance):
+            now = max(0, life.trace.stream_time)
+            event = Advance(max(0, self.advanced.setdefault(moved.turn, now + event.by_ms) - now))
+        elif isinstance(event, Row) and not before.in_input:
+            event = event._replace(offset=life.received)
+        return moved._replace(event=event)
 
-    def _with_common_advances(self, arriving: Sequence[Moved], play: Play) -> list[Moved]:
-        """Return the events, where an advance advances to the same time as in the first operator."""
-        found: list[Moved] = []
-        for moved in arriving:
-            if isinstance(moved.event, Advance):
-                now = max(0, play([each.event for each in found]).stream_time)
-                to = self.advanced.setdefault(moved.turn, now + moved.event.by_ms)
-                moved = moved._replace(event=Advance(max(0, to - now)))
-            found.append(moved)
-        return found
+    def _time_of_the_first(self, age: int, name: str, life: Life) -> list[Advance]:
+        """Return the advance of a step that becomes the first one to the time of the one that was."""
+        was = self.unders[age - 1].first()
+        becomes_first = name == self.unders[age].first() and name != was
+        return list(_advanced_to(self.stands[was].stream_time, life.trace.stream_time)) if becomes_first else []
 
-    def _of(self, name: str, source: int, before: Way) -> dict[str, Any]:
+    def _note(self, name: str, turn: int, row: dict[str, Any], step: str, source: int, before: Way) -> None:
+        """Note that a step refused a row."""
         given = {"value": self.given[source]} if before.in_input else {}
-        return given | {"step": name, "source": source, "topic": None if before.in_input else f"step:{name}"}
+        topic = None if before.in_input else f"step:{step}"
+        self.refused[name].append((turn, as_given(row) | given | {"step": step, "source": source, "topic": topic}))
 
-    def note_refused(self, offsets: Sequence[int]) -> int:
-        """Return how many of the input's records are applied; rows of those that a branch took are of steps alone."""
+    def trace(self) -> Trace:
+        """Return what has become visible; only the records of the input that no branch took are still refused ones."""
+        trace, last = Trace(emissions=self._emissions()), self.unders[-1]
+        trace.late, trace.rejected = (
+            [row for _, row in sorted(self.refused[name], key=lambda each: each[0])] for name in ("late", "rejected")
+        )
         refused = set[int]()
-        for row in (*self.trace.late, *self.trace.rejected):
+        for row in (*trace.late, *trace.rejected):
             row["topic"] = row["topic"] or (f"step:{row['step']}" if self.takers[row["source"]] else None)
             refused |= {row["source"]} if row["topic"] is None else set()
-        return len(offsets) - len(refused)
+        trace.applied = len(self.given) - len(refused)
+        for node in last.nodes.values():
+            if isinstance(node.does, Holder):
+                held = self.lives[node.name].trace
+                trace.held += [as_given(row) | {"step": node.name} for row in held.held]
+                trace.held_bytes += held.held_bytes - (sum(map(_bytes_not_given, held.held)) if node.does.joins else 0)
+        trace.stream_time = self.stands[last.first()].stream_time
+        return trace
 
-    def emissions(self, emitting: Sequence[Mapping[Any, str]]) -> list[dict[str, Any]]:
-        """Return what the steps emit. `emitting`: which ones do, by name, at the beginning and after each change."""
-        windowed = any(self.ways[step].windowed for steps in emitting for step in steps)
-        joined = any(self.joins & steps.keys() for steps in emitting)
-        blank = dict.fromkeys([*(WINDOW if windowed else ()), *(VERSION if joined else ())])
-        return [
-            blank | self._shown(moved.event.row, step) | {"step": names[step], "source": moved.source}  # type: ignore[union-attr]
-            for step in dict.fromkeys(step for steps in emitting for step in steps)
-            for moved, names in along(self.ways[step].moved, emitting)
-            if is_record(moved.event) and step in names
-        ]
+    def times(self) -> list[tuple[str, Stand]]:
+        """Return where the steps stand, in their order."""
+        nodes = self.unders[-1].nodes.values()
+        return [(node.name, self.stands[node.name]) for node in nodes if isinstance(node.does, Holder)]
 
-    def _shown(self, row: dict[str, Any], step: Any) -> dict[str, Any]:
-        """Return the row as a step emits it: the version that a record was joined with is known of the join alone."""
-        hidden = () if step in self.joins else VERSION
-        return {name: value for name, value in as_given(row).items() if name not in hidden}
+    def _emissions(self) -> list[dict[str, Any]]:
+        return [row for age, under in enumerate(self.unders) for row in self._emitted(age, under)]
+
+    def _emitted(self, age: int, under: Under) -> Iterator[dict[str, Any]]:
+        """Yield what is emitted under one of the configurations."""
+        joins = {key for key, node in under.nodes.items() if isinstance(node.does, Holder) and node.does.joins}
+        windowed = any(self.ways[age, key].windowed for key in under.emitting)
+        blank = dict.fromkeys([*(WINDOW if windowed else ()), *(VERSION if joins & under.emitting.keys() else ())])
+        for key, name in under.emitting.items():
+            hidden = () if key in joins else VERSION
+            for moved in (moved for moved in self.ways[age, key].moved if is_record(moved.event)):
+                row = as_given(moved.event.row)  # type: ignore[union-attr]
+                shown = {name: value for name, value in row.items() if name not in hidden}
+                yield blank | shown | {"step": name, "source": moved.source}
 
 
 @dataclass
@@ -259,19 +388,6 @@ def passed(moved: Moved, values: Sequence[bytes | None]) -> list[Moved]:
     return [moved._replace(event=moved.event._replace(time_only=True))]
 
 
-def _behind(arriving: Sequence[Moved], play: Play, holds: Sequence[int | None]) -> Iterator[Moved]:
-    """Yield what leaves an operator after each event with its marks, then the flush itself; a change goes first."""
-    before = Trace()
-    for count, (moved, hold) in enumerate(along(arriving, holds), 1):
-        trace = play([each.event for each in arriving[:count]])
-        if isinstance(moved.event, Change):
-            yield moved
-        yield from made(before, trace, moved, hold)
-        if isinstance(moved.event, Flush | Table | Clock):
-            yield Moved(moved.event, SOURCELESS, moved.turn)
-        before = trace
-
-
 def made(before: Trace, after: Trace, moved: Moved, hold: int | None) -> Iterator[Moved]:
     """Yield what an event made leave an operator, with its marks, unless `hold` is None: it passes none on.
 
@@ -320,17 +436,6 @@ def _bytes_not_given(row: dict[str, Any]) -> int:
     return len(row["headers"] or b"") - len(as_given(row)["headers"] or b"")
 
 
-def _numbered(way: Sequence[Moved]) -> Iterator[Moved]:
-    """Yield the way with arrival numbers as offsets."""
-    received = 0
-    for moved in way:
-        if isinstance(moved.event, Row):
-            yield moved._replace(event=moved.event._replace(offset=received))
-            received += not moved.event.time_only
-        else:
-            yield moved
-
-
 def given_values(history: Sequence[Event]) -> dict[int, bytes | None]:
     """Return the values of the records, by offset."""
     return {event.offset: event.value for event in history if isinstance(event, Row) and not event.time_only}
@@ -360,3 +465,9 @@ def columns_of(event: Event) -> dict[str, Any]:
         "timestamp": timestamp,
         "offset": event.offset,
     }
+
+
+def _advanced_to(stream_time: int, now: int = NO_STREAM_TIME) -> Iterator[Advance]:
+    """Yield the advance that brings a step which holds nothing to that time, unless time would go back."""
+    if stream_time > now:
+        yield Advance(stream_time - max(0, now))

@@ -10,24 +10,27 @@ import pyarrow as pa
 from tidegate.contracts.config import Held, OperatorRules, PartChange
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Values
-from tidegate.operators.pipeline.rules.graph import Graph
+from tidegate.operators.pipeline.rules.graph import Graph, Origins, Wire
 from tidegate.operators.pipeline.rules.places import Place, as_config
 from tidegate.operators.pipeline.rules.steps import Sink, Stateful, StepRules, as_computed, steps_as_written
+from tidegate.operators.pipeline.steps import INPUT
 
 _ANOTHER_KIND = "the state of one kind cannot become that of another"
-_BESIDE_RULES = frozenset({"emits", "from", "table_value"})
+_BESIDE_RULES = frozenset({"emits", "table_value"})
 """What a step that holds state has beside its rules, and may change."""
+_OF_THE_INPUT = frozenset({"timestamp", "max_ahead", "rewind_window"})
+"""Options of the whole pipeline that its steps have where they read the input; there they are judged."""
 _ANOTHER_STATE = "the held state was made under the old value"
 _ANOTHER_ORDER = "steps that hold state keep their order: another order is another pipeline"
 _NOT_AT_THE_END = (
-    "a new step that holds state goes behind all others: those behind it would hold rows that it has not seen"
+    "a new step that holds state goes to the end of a branch: those behind it would hold rows that it has not seen"
 )
+_BEFORE_THE_FIRST = "the first step has the stream time of the partition, and a new one has none: write it behind"
+_READS_OTHERS = "it would miss rows that the steps before it hold, or get some again"
 _READS_A_TABLE = "the log's batches have read its table, and later ones would not"
 _READ_NO_TABLE = "it would read a table that the log's batches have not read"
 _KNOWN_OF_FIRST = "only of the first step it is recorded since when closed windows are known"
-_OTHER_NUMBERS = (
-    "behind flat_map rows are numbered by arrival, otherwise by their offsets, and the state has such numbers"
-)
+_OTHER_NUMBERS = "rows of the input have its offsets and timestamps, and others are numbered by arrival"
 _STARTS_EMPTY = "it starts empty, with what leaves the steps before it from now on"
 _FORMER_STEPS = "what is held behind them was made by the former steps"
 
@@ -35,18 +38,19 @@ _FORMER_STEPS = "what is held behind them was made by the former steps"
 class Chain(NamedTuple):
     """The steps of a pipeline: those that hold state by name, in order, each with the place before it.
 
-    `between`: the stateless steps before each of them, and at None those behind the last, as they would be written. So
-    are those of a pipeline with branches: a branch is written behind others.
+    `wires`: what comes to each of them. `between`: the stateless steps before each of them, and at None those behind
+    the last, as they would be written. So are those of a pipeline with branches: a branch is written behind others.
     """
 
     stateful: dict[str, Stateful]
     places: dict[str, Place]
+    wires: dict[str, Wire]
     between: dict[str | None, list[dict[str, Any]]]
 
     @classmethod
     def of(cls, steps: Sequence[StepRules], places: Sequence[Place]) -> Chain:
         """Return the chain of the steps, of which each has the place before it."""
-        chain, run = cls({}, {}, {}), list[dict[str, Any]]()
+        chain, run = cls({}, {}, Graph(steps).wires(), {}), list[dict[str, Any]]()
         for step, place in zip(steps, places, strict=False):
             if isinstance(step, Stateful):
                 chain.stateful[step.name], chain.places[step.name], chain.between[step.name] = step, place, run
@@ -56,32 +60,49 @@ class Chain(NamedTuple):
         chain.between[None] = run
         return chain
 
+    @property
+    def first(self) -> str | None:
+        """Return the name of the first step that holds state, whose time is that of the partition."""
+        return next(iter(self.stateful), None)
 
-def is_chain(steps: Sequence[StepRules]) -> bool:
-    """Return whether each step reads the one before it, and only the last one's results are written."""
-    return not any(isinstance(step, Sink) or step.sources or step.keep for step in steps)
+    def stands_before(self, name: str, others: Sequence[str]) -> bool:
+        """Return whether what leaves the step of that name reaches one of the others."""
+        behind = [step for step, wire in self.wires.items() if name in _names(wire.origins)]
+        return any(step in others or self.stands_before(step, others) for step in behind)
+
+    def origins(self, name: str, common: Sequence[str]) -> Origins:
+        """Return from where rows come to a step, if those that are not common to both pipelines were not there."""
+        return self._common(self.wires[name].origins, common)
+
+    def _common(self, origins: Origins, common: Sequence[str]) -> Origins:
+        if isinstance(origins, tuple):
+            return tuple(self._common(each, common) for each in origins)
+        return origins if origins in (INPUT, *common) else self.origins(origins, common)
+
+
+def _names(origins: Origins) -> set[str]:
+    """Return the names of the steps, or of the input, from which rows come."""
+    return set[str]().union(*map(_names, origins)) if isinstance(origins, tuple) else {origins}
 
 
 def changes_of_steps(before: Chain, after: Chain, held: Held, known: int) -> Iterator[PartChange]:
-    """Yield what differs between two chains.
+    """Yield what differs between two pipelines.
 
     `held`: how much a step of `before` holds. `known`: how far behind the first step's time closed windows are still
     known, ms.
     """
     common = [name for name in after.stateful if name in before.stateful]
-    yield from _order(common, [name for name in before.stateful if name in after.stateful])
+    former = [name for name in before.stateful if name in after.stateful]
+    # rule: steps-keep-order
+    if common != former:
+        yield PartChange("steps", ", ".join(former), ", ".join(common), _ANOTHER_ORDER)
     for name in before.stateful:
         if name not in after.stateful:
-            yield _removed(before, name, held)
-        elif name in common:
+            yield _removed(before, after, name, held)
+        else:
             yield from _changed(before, after, name, known)
-    for at, name in enumerate(after.stateful):
-        if name not in before.stateful:
-            # rule: new-step-last
-            refused = None if set(list(after.stateful)[at:]).isdisjoint(common) else _NOT_AT_THE_END
-            if after.stateful[name].rules.reads():
-                refused = _READ_NO_TABLE
-            yield PartChange(f"steps.{name}", None, _written(after.stateful[name]), refused, _STARTS_EMPTY)
+            yield from _rewired(before, after, name, common, held) if common == former else ()
+    yield from (_added(after, name, common) for name in after.stateful if name not in before.stateful)
     yield from _stateless(before, after, common)
 
 
@@ -98,29 +119,66 @@ def _results(steps: Sequence[StepRules]) -> dict[str, Any]:
     return {"keep": kept, "to": {each.sink.to: each.node for each in Graph(steps).written()}}
 
 
-def _order(common: list[str], before: list[str]) -> Iterator[PartChange]:
-    # rule: steps-keep-order
-    if common != before:
-        yield PartChange("steps", ", ".join(before), ", ".join(common), _ANOTHER_ORDER)
-
-
-def _removed(before: Chain, name: str, held: Held) -> PartChange:
+def _removed(before: Chain, after: Chain, name: str, held: Held) -> PartChange:
     """Return the removal of a step, which must hold nothing.
 
-    Steps behind the first one number the rows that they hold by arrival, and would have to go on with offsets of the
-    input: so if that is removed, they must hold nothing either.
+    The time of the first step is that of the partition. The step that becomes the first one goes on at that time: so it
+    must hold nothing either, because its own time may be earlier.
     """
-    first = next(iter(before.stateful))
-    # rule: removed-first-all-empty
-    holding = {step: held(step) for step in (before.stateful if name == first else [name])}
-    refused = None
+    # rule: next-first-empty
+    becomes_first = after.first if name == before.first and after.first in before.stateful else None
     # rule: removed-step-empty
-    if any(holding.values()):
-        told = ", ".join(f"{step} holds {count:,}" for step, count in holding.items() if count)
-        refused = f"{told}: let `tidegate flush` release it, and windows expire"
-    elif before.stateful[name].rules.reads():
+    refused = _while_held([name, *filter(None, [becomes_first])], held)
+    if refused is None and before.stateful[name].rules.reads():
         refused = _READS_A_TABLE
     return PartChange(f"steps.{name}", _written(before.stateful[name]), None, refused)
+
+
+def _while_held(names: Sequence[str], held: Held) -> str | None:
+    """Return which of these steps hold something, and what to do about it; None if none does."""
+    told = ", ".join(f"{name} holds {count:,}" for name in names if (count := held(name)))
+    return f"{told}: let `tidegate flush` release it, and windows expire" if told else None
+
+
+def _added(after: Chain, name: str, common: Sequence[str]) -> PartChange:
+    """Return the arrival of a step, which is the end of a branch, and is not written before all others."""
+    steps, refused = list(after.stateful), None
+    # rule: new-step-last
+    if after.stands_before(name, common):
+        refused = _NOT_AT_THE_END
+    # rule: new-step-not-first
+    elif common and steps.index(name) < steps.index(common[0]):
+        refused = _BEFORE_THE_FIRST
+    elif after.stateful[name].rules.reads():
+        refused = _READ_NO_TABLE
+    return PartChange(f"steps.{name}", None, _written(after.stateful[name]), refused, _STARTS_EMPTY)
+
+
+def _rewired(before: Chain, after: Chain, name: str, common: Sequence[str], held: Held) -> Iterator[PartChange]:
+    """Yield the change of what a step reads: it may miss those that are gone, and rows may have other numbers."""
+    was, now = before.wires[name], after.wires[name]
+    refused = None
+    # rule: branches-keep-wires
+    if before.origins(name, common) != after.origins(name, common):
+        refused = _READS_OTHERS
+    # rule: renumbered-step-empty
+    elif _is_of_input(before, name) != _is_of_input(after, name) and (holding := _while_held([name], held)):
+        refused = f"{_OTHER_NUMBERS}; {holding}"
+    read = [_written(chain.stateful[name]).get("from") for chain in (before, after)]
+    if was != now:
+        yield PartChange(f"steps.{name}.from", _shown(was), _shown(now), refused)
+    elif read[0] != read[1]:
+        yield PartChange(f"steps.{name}.from", *read)
+
+
+def _is_of_input(chain: Chain, name: str) -> tuple[bool, bool]:
+    """Return whether the rows of a step have the offsets of the input, and whether they have its timestamps."""
+    return chain.wires[name].of_input, chain.places[name].is_input
+
+
+def _shown(wire: Wire) -> str:
+    behind = " behind flat_map" if wire.origins == INPUT and not wire.of_input else ""
+    return ", ".join(sorted(_names(wire.origins))) + behind
 
 
 def _changed(before: Chain, after: Chain, name: str, known: int) -> Iterator[PartChange]:
@@ -130,7 +188,7 @@ def _changed(before: Chain, after: Chain, name: str, known: int) -> Iterator[Par
         # rule: step-keeps-kind
         yield PartChange(f"steps.{name}.kind", was.kind, now.kind, _ANOTHER_KIND)
         return
-    is_first = name == next(iter(before.stateful))
+    is_first = name == before.first
     reasons = as_config(now).incompatibilities(as_config(was), known if is_first else MAX_TIMESTAMP)
     # rule: known-of-first-step
     if not is_first and (now.closed_kept_for_ms() or 0) > (was.closed_kept_for_ms() or 0):
@@ -169,20 +227,11 @@ def _differ(was: pa.DataType, now: pa.DataType) -> bool:
 def _stateless(before: Chain, after: Chain, common: Sequence[str]) -> Iterator[PartChange]:
     """Yield the runs of stateless steps that differ; those before a removed step belong to the next one that stays."""
     was, now = (_runs(chain, common) for chain in (before, after))
-    first = next(iter(before.stateful), None)
     for name in (*common, None):
         if was[name] != now[name]:
             where = f"steps before {name}" if name else "steps behind the last" if common else "steps"
             note = None if name is None else _FORMER_STEPS
-            # rule: first-numbers-stay
-            renumbered = _multiplies(was[name]) != _multiplies(now[name])
-            refused = _OTHER_NUMBERS if renumbered and name is not None and name == first else None
-            yield PartChange(where, was[name] or None, now[name] or None, refused, note)
-
-
-def _multiplies(steps: Sequence[dict[str, Any]]) -> bool:
-    """Return whether one row may become several, which are then numbered by arrival."""
-    return any("flat_map" in step for step in steps)
+            yield PartChange(where, was[name] or None, now[name] or None, note=note)
 
 
 def _runs(chain: Chain, common: Sequence[str]) -> dict[str | None, list[dict[str, Any]]]:
@@ -202,4 +251,5 @@ def _written(step: Stateful) -> dict[str, Any]:
 
 def _options(step: Stateful) -> dict[str, Any]:
     """Return all options of a step, also those that other parts of the pipeline determine."""
-    return step.rules.model_dump(mode="json") | {option: _written(step).get(option) for option in sorted(_BESIDE_RULES)}
+    rules = step.rules.model_dump(mode="json", exclude=set(_OF_THE_INPUT))
+    return rules | {option: _written(step).get(option) for option in sorted(_BESIDE_RULES)}

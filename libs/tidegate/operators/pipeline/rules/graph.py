@@ -16,6 +16,13 @@ Origins: TypeAlias = str | tuple[Any, ...]
 """From where rows come: a step that holds state, or the input, by name; in a tuple several, which are merged."""
 
 
+class Wire(NamedTuple):
+    """What comes to a step that holds state. `of_input`: rows with the offsets of the input; others are numbered."""
+
+    origins: Origins
+    of_input: bool
+
+
 class Node(NamedTuple):
     """What is done at once: one operator, a run of stateless steps, or, without steps, the merge of those it reads.
 
@@ -73,26 +80,32 @@ class Graph:
             if isinstance(step, Sink)
         ]
 
-    def is_wired_as(self, other: Graph) -> bool:
-        """Return whether the same steps hold state, in the same order, and rows come to each from the same ones.
+    def wires(self) -> dict[str, Wire]:
+        """Return what comes to each step that holds state, by name, in the order of the steps.
 
-        The stateless steps between them, topics and `keep` do not matter.
+        The stateless steps between them do not matter, but for `flat_map`, behind which rows are numbered.
         """
-        return self._wires() == other._wires()
-
-    def _wires(self) -> list[tuple[str, Origins]]:
-        stateful = ((at, step) for at, step in enumerate(self._steps) if isinstance(step, Stateful))
-        return [(step.name, self._origins(self._reads[at])) for at, step in stateful]
+        stateful = ((step.name, self._reads[at]) for at, step in enumerate(self._steps) if isinstance(step, Stateful))
+        return {name: Wire(self._origins(reads), self._has_offsets(reads)) for name, reads in stateful}
 
     def _origins(self, reads: tuple[int, ...]) -> Origins:
-        """Return the steps with state, or the input, from which rows come; behind `flat_map` they are numbered anew."""
         if len(reads) > 1:
             return tuple(self._origins((at,)) for at in reads)
-        step = None if reads[0] == INPUT_AT else self._steps[reads[0]]
+        step = self._at(reads)
         if step is None or isinstance(step, Stateful):
             return INPUT if step is None else step.name
-        before = self._origins(self._reads[reads[0]])
-        return (before,) if isinstance(step, FlatMap) else before
+        return self._origins(self._reads[reads[0]])
+
+    def _has_offsets(self, reads: tuple[int, ...]) -> bool:
+        """Return whether what stands there still has the offsets of the input."""
+        step = self._at(reads)
+        if len(reads) > 1 or isinstance(step, Stateful | FlatMap):
+            return False
+        return step is None or self._has_offsets(self._reads[reads[0]])
+
+    def _at(self, reads: tuple[int, ...]) -> StepRules | None:
+        """Return the first of the steps that are read; None for the input."""
+        return None if reads[0] == INPUT_AT else self._steps[reads[0]]
 
     def untaken(self) -> dict[str, int]:
         """Return the nodes, or INPUT, with results in the log that are records which no step with state has taken.
