@@ -64,6 +64,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     "commits": {"commit_time_ratio": Bound(most=1.5), "live_files_ratio": Bound(most=1.5)},
     "cores": {"busy_cores": Bound(least=1.6)},
     "join": {"ratio": Bound(least=5.0)},
+    "stream_join": {"ratio": Bound(least=5.0)},
     "windows": {"ratio": Bound(least=5.0)},
     "pipelines": {
         "kafka_streams_ratio": Bound(least=5.0),

@@ -32,14 +32,15 @@ def load(
     keys: int = KEYS,
     partitions: int = PARTITIONS,
     span_ms: int | None = None,
+    seed: int = SEED,
 ) -> int:
     """Create the topic, produce the load to it, and return the number of records.
 
-    Timestamps are spread over `span_ms`.
+    Timestamps are spread over `span_ms`. Another seed gives other keys and another lateness.
     """
     options = {"bootstrap.servers": bootstrap}
     create_topic(options, topic, partitions)
-    key, timestamp = columns(records, keys, records // RECORDS_PER_MS if span_ms is None else span_ms)
+    key, timestamp = columns(records, keys, records // RECORDS_PER_MS if span_ms is None else span_ms, seed)
     with ThreadPoolExecutor(partitions) as threads:
         written = threads.map(
             lambda partition: _fill(KafkaClient(options), topic, partition, partitions, key, timestamp),
@@ -48,9 +49,11 @@ def load(
     return sum(written)
 
 
-def columns(records: int, keys: int, span_ms: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def columns(
+    records: int, keys: int, span_ms: int, seed: int = SEED
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the key's number and the timestamp (ms) of every record; the same arguments give the same result."""
-    random = np.random.default_rng(SEED)
+    random = np.random.default_rng(seed)
     key = random.integers(0, keys, records)
     timestamp = FIRST_TIMESTAMP + np.arange(records) * span_ms // records - random.integers(0, LATENESS_MS, records)
     return key, timestamp

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,22 +23,29 @@ TIMEOUT_S = 900.0
 
 
 def run_kafka_streams(
-    program: str, bootstrap: str, input_topic: str, output_topic: str, *more: str, threads: int = 2
+    program: str,
+    bootstrap: str,
+    input_topic: str,
+    output_topic: str,
+    *more: str,
+    threads: int = 2,
+    further_inputs: Sequence[str] = (),
 ) -> float:
     """Return the seconds that Kafka Streams took from ready until all input was processed and all output committed.
 
-    `program`: the name of a program in this folder, which takes `more` as its last arguments. The start of the JVM and
+    `program`: the name of a program in this folder, which takes `more` as its last arguments. The input is that of
+    `input_topic` and of `further_inputs`. The start of the JVM and
     its threads and the assignment of partitions are not counted. The end is when the group's committed offsets reach
     the ends of the input: they are committed in the same transactions as the output. Raise EngineError if it fails.
     """
     client = KafkaClient({"bootstrap.servers": bootstrap})
-    ends = latest(client, input_topic)
+    ends = {topic: latest(client, topic) for topic in (input_topic, *further_inputs)}
     application = f"peer-{time.monotonic_ns()}"
     try:
         arguments = [bootstrap, application, input_topic, output_topic, str(threads), *more]
         with _running(program, arguments) as process:
             started, deadline = time.monotonic(), time.monotonic() + TIMEOUT_S
-            while _committed(client, application, input_topic, list(ends)) != ends:
+            while any(_committed(client, application, topic, list(end)) != end for topic, end in ends.items()):
                 _require_running(process, deadline)
                 time.sleep(_POLL_S)
             return time.monotonic() - started

@@ -67,7 +67,7 @@ def _beside_kafka_streams(bootstrap: str, folder: Path, say: Any, records: int) 
 
     service()  # warm-up: compiles kernels and grows states
     rates = alternating({"service": service, "Kafka Streams": peer}, say, records)
-    ours, theirs = (_results(bootstrap, topics[side]) for side in rates)
+    ours, theirs = (results_of(bootstrap, topics[side]) for side in rates)
     assert ours == theirs, f"{(ours - theirs).total()} of {ours.total()} results are not those of Kafka Streams"
     say(f"both have the same {ours.total():,} results")
     return {
@@ -77,7 +77,7 @@ def _beside_kafka_streams(bootstrap: str, folder: Path, say: Any, records: int) 
     }
 
 
-def _results(bootstrap: str, topic: str) -> Counter[tuple[bytes | None, bytes | None, int]]:
+def results_of(bootstrap: str, topic: str) -> Counter[tuple[bytes | None, bytes | None, int]]:
     """Return how often each result occurs: key with window, value, and timestamp."""
     partitions = read_all({"bootstrap.servers": bootstrap}, topic)
     return Counter(result for results in partitions for result in results)
