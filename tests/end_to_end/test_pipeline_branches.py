@@ -159,3 +159,34 @@ def test_a_topic_can_be_added_to_an_inner_step_while_records_are_held(world, bro
     assert results(broker, here.output) == [("a", 0, 10_000, 2, "window_close")]
     since = {topic: sink.since for topic, sink in newest.sinks.items()}
     assert since[first] == since[here.output] < since[updates]
+
+
+def test_a_step_goes_and_a_branch_comes_while_windows_are_held(world, broker, topic, tmp_path):
+    """The removed step must be flushed; the new one holds counts from then on, and [0, 10 000) closes at 15 000."""
+    updates = topic(partitions=4)
+    counts = [*branched(updates)[2:3], {"to": updates}]
+    del counts[0]["from"]
+    slow = {"name": "slow", "kind": "suppression", "until": {"time_limit": "1h"}}
+    here = world(kind="pipeline", key="string", steps=[*counts, slow])
+    here.feed([(0, b"a", b"x", 1_000), (0, b"b", b"y", 2_000)])
+    here.run()
+    final = branched(updates)[3]
+    here.raw["operators"]["updates"]["steps"] = [*counts, {"filter": "count > 1"}, final]
+    refused = command(here, tmp_path, "plan")[1]
+    assert [change["refused"] for change in refused["changes"] if change["refused"]] == [
+        "slow holds 2: let `tidegate flush` release it, and windows expire"
+    ]
+    here.raw["operators"]["updates"]["steps"] = [*counts, slow]
+    assert command(here, tmp_path, "flush", "updates")[0] == 0
+    flushed = results(broker, here.output)
+    here.raw["operators"]["updates"]["steps"] = [*counts, {"filter": "count > 1"}, final]
+    plan = command(here, tmp_path, "plan")[1]
+    assert (plan["status"], plan["numbers"]["released"], plan["numbers"]["lost"]) == ("live", 0, 0)
+    assert {"steps.slow", "steps.final"} <= {change["option"] for change in plan["changes"]}
+    here.changed()
+    shutil.rmtree(here.application.state)
+    here.feed([(0, b"a", b"z", 3_000), (0, b"c", b"w", 15_000)])
+    here.run()
+    assert results(broker, updates)[2:] == [("a", 0, 10_000, 2, "update"), ("c", 10_000, 20_000, 1, "update")]
+    assert [row[:4] for row in flushed] == [("a", 0, 10_000, 1), ("b", 0, 10_000, 1)]
+    assert results(broker, here.output) == [*flushed, ("a", 0, 10_000, 2, "window_close")]
