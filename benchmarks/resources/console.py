@@ -1,17 +1,19 @@
 """The pages of the console over a log of 100,000 batches and 10 million held keys in 16 partitions.
 
 The console is a process of its own, which is asked as a browser asks it. No broker answers, and no page is asked for
-twice at a time. The slider moves over the batches on the page of the operator.
+twice at a time. A batch is committed before each request, as a service does. The slider moves over the batches on the
+page of the operator. Seconds of a processor, `..._cpu_s`, are those of the console for one page.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.cookiejar import CookieJar
 from pathlib import Path
@@ -20,7 +22,8 @@ from urllib.request import HTTPCookieProcessor, OpenerDirector, build_opener
 
 import numpy as np
 
-from benchmarks.long_log import NAME, TOPIC, application_in, make
+from benchmarks.long_log import NAME, TOPIC, application_in, batch, make, opened
+from tidegate.runtime.configuration.application import Application
 
 PARTITIONS, COMMITS, HELD = 16, 100_000, 10_000_000
 TAIL, TIMES = 640, 20
@@ -40,18 +43,40 @@ def measure(say: Any) -> dict[str, float]:
     """Return the 95th percentile of each page in seconds, that of the slider, and the peak of memory in MB."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        make(application_in(Path(folder)), partitions=PARTITIONS, commits=COMMITS, held=HELD // PARTITIONS, tail=TAIL)
+        application = application_in(Path(folder))
+        make(application, partitions=PARTITIONS, commits=COMMITS, held=HELD // PARTITIONS, tail=TAIL)
         say(f"{COMMITS:,} commits and {HELD:,} held keys made in {time.perf_counter() - began:.0f} s")
-        with console(Path(folder)) as (process, ask):
-            found = {}
-            for name, path in pages().items():
-                found[name] = _p95(ask, [path] * TIMES)
-                say(f"{name}: {found[name]:.3f} s")
-            batches = range(COMMITS - 1, COMMITS - 1 - TAIL, -TAIL // TIMES)
-            slider = _p95(ask, [f"/operators/{NAME}?batch={batch}" for batch in batches])
-            pages_s = {f"{name}_p95_s": seconds for name, seconds in found.items()}
-            worst = max(found.values())
-            return {**pages_s, "worst_page_p95_s": worst, "slider_p95_s": slider, "memory_mb": _peak_mb(process)}
+        return measured(application, Path(folder), say)
+
+
+def measured(application: Application, folder: Path, say: Any) -> dict[str, float]:
+    """Return the figures of a console of the application, whose log was made in the folder."""
+    log = opened(application)
+    with console(folder) as (process, get):
+
+        def ask(path: str) -> None:
+            newest = log.newest()
+            assert newest is not None, "the log was made"
+            log.commit(batch(newest, newest.batch % PARTITIONS), [])
+            began = time.perf_counter()
+            get(path)
+            seconds.append(time.perf_counter() - began)
+
+        found, seconds = dict[str, float](), list[float]()
+        batches = range(COMMITS - 1, COMMITS - 1 - TAIL, -TAIL // TIMES)
+        asked = {name: [path] * TIMES for name, path in pages().items()}
+        asked["slider"] = [f"/operators/{NAME}?batch={number}" for number in batches]
+        for name, paths in asked.items():
+            get(paths[0])  # the first request is not counted
+            seconds.clear()
+            before = _cpu_s(process)
+            for path in paths:
+                ask(path)
+            found[f"{name}_p95_s"] = float(np.percentile(seconds, 95))
+            found[f"{name}_cpu_s"] = (_cpu_s(process) - before) / len(paths)
+            say(f"{name}: {found[f'{name}_p95_s']:.3f} s, {found[f'{name}_cpu_s']:.3f} s of a processor")
+        worst = max(found[f"{name}_p95_s"] for name in pages())
+        return {**found, "worst_page_p95_s": worst, "memory_mb": _peak_mb(process)}
 
 
 def pages() -> dict[str, str]:
@@ -93,15 +118,10 @@ def _get(browser: OpenerDirector, address: str) -> None:
         answer.read()
 
 
-def _p95(ask: Callable[[str], None], paths: Sequence[str]) -> float:
-    """Return the 95th percentile of the seconds that the pages take, after one request that is not counted."""
-    ask(paths[0])
-    seconds = []
-    for path in paths:
-        began = time.perf_counter()
-        ask(path)
-        seconds.append(time.perf_counter() - began)
-    return float(np.percentile(seconds, 95))
+def _cpu_s(process: subprocess.Popen[str]) -> float:
+    """Return the seconds of a processor that the process has used."""
+    user, system = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _peak_mb(process: subprocess.Popen[str]) -> float:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from socket import create_connection
+from threading import Thread
 from typing import NamedTuple
+from urllib.request import urlopen
 
 import pytest
+import uvicorn
 from starlette.datastructures import Headers
 from starlette.testclient import TestClient
 
 from tests.console.clock import StillClock
 from tests.console.conftest import PORT, TOKEN, Browser
 from tests.console.logs import SUPPRESSION, application
+from tests.patience import wait_for
+from tidegate.console import server
 from tidegate.console.access import (
     HEADERS,
     LONGEST_BODY,
@@ -24,6 +32,9 @@ from tidegate.console.access import (
     local_path,
     refusal,
 )
+from tidegate.console.pages import console
+from tidegate.console.server import LONGEST_HEADERS, MOST_CONNECTIONS
+from tidegate.devkit.embedded_broker import free_ports
 
 pytestmark = pytest.mark.fast
 
@@ -139,6 +150,12 @@ BY_PAGES = [
     Attack("an action that has not run", 404, path="/actions/7"),
     Attack("a file of a result with a path", 404, path="/sql/rows.csv%2f..%2f..%2fetc?query=SELECT%201"),
     Attack("a file of a result of another kind", 404, path="/sql/rows.html?query=SELECT%201"),
+    Attack("a query as of a batch with SQL", 400, path="/sql?query=SELECT%201&operator=limited&batch=1;DROP"),
+    Attack("a query as of a batch out of the lake", 404, path="/sql?query=SELECT%201&operator=..%2f..%2fetc&batch=1"),
+    Attack("a file as of a batch out of the lake", 404, path="/sql/rows.csv?query=SELECT%201&operator=..%2f..&batch=1"),
+    Attack("a time with SQL", 404, path="/operators/limited/at?time=2026-01-01'--"),
+    Attack("a time out of the lake", 404, path="/operators/..%2f..%2fetc/at?time=2026-01-01"),
+    Attack("a time of another page's address", 404, path="/operators/limited/at?time=//attacker.example"),
     Attack("a query that a form sends", 405, "POST", "/sql", FORM, b"query=SELECT+1"),
     Attack("the description of an interface", 404, path="/openapi.json"),
 ]
@@ -278,3 +295,48 @@ def test_two_hosts_in_one_request_are_refused() -> None:
     headers = Headers(raw=[(b"host", b"localhost"), (b"host", b"attacker.example")])
     found = refusal("GET", "/", 1, headers, ())
     assert found is not None and found.status == 421
+
+
+@pytest.fixture
+def listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The port of a console that listens, and waits half a second for a request."""
+    monkeypatch.setattr(server, "REQUEST_S", 0.5)
+    [port] = free_ports(1)
+    gate = console(application(tmp_path, limited=SUPPRESSION), Logins(lambda _: None, TOKEN, port=port), [], "app.yaml")
+    listener = uvicorn.Server(server.config_of(gate, port=port))
+    thread = Thread(target=listener.run, daemon=True)
+    thread.start()
+    wait_for(lambda: listener.started)
+    yield port
+    listener.should_exit = True
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\nHost: loc",
+        b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\ntok",
+        b"GET /icon.svg HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HT",
+    ],
+    ids=["no request", "half of a request", "half of a form", "half of a second request"],
+)
+def test_slow_requests_are_ended_and_keep_nobody_out(listening: int, begun: bytes) -> None:
+    with ExitStack() as opened:
+        slow = [opened.enter_context(create_connection(("127.0.0.1", listening))) for _ in range(MOST_CONNECTIONS)]
+        for each in slow:
+            each.settimeout(30)
+            each.sendall(begun)
+        for each in slow:
+            while each.recv(65_536):
+                pass
+    with urlopen(f"http://127.0.0.1:{listening}/icon.svg") as answer:
+        assert answer.status == 200
+
+
+def test_a_request_with_too_long_headers_is_refused(listening: int) -> None:
+    with create_connection(("127.0.0.1", listening)) as connection:
+        connection.settimeout(30)
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 2 * LONGEST_HEADERS)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 400")

@@ -151,6 +151,26 @@ def test_a_command_that_fails_says_why_and_one_runs_at_a_time() -> None:
     assert jobs.start(["--version"]).number == 2
 
 
+@pytest.mark.process
+def test_an_action_says_that_the_broker_is_away_and_pages_stay_as_they_are(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = application(tmp_path, limited=SUPPRESSION)
+    Written(given, "limited").batch([record(b"a", b"v", 0, 0)])
+    places = {"lake": "lake", "state": "state", "keep_output": "forever", "control": None, "kafka": given.kafka}
+    (tmp_path / FILE).write_text(
+        yaml.safe_dump({"application": "app", **places, "operators": {"limited": SUPPRESSION}})
+    )
+    monkeypatch.chdir(tmp_path)
+    client, address = browser(given), "/operators/limited/act/skip?ranges=0:1-2"
+    found = client.post("/operators/limited/act/skip", data=form_of(client, address)).headers["location"]
+    wait_for(lambda: "It runs." not in client.get(found).text)
+    text = shown(client.get(found).text)
+    assert "It has failed" in text and "127.0.0.1:1" in text, text
+    for page in ("/operators/limited", "/operators/limited/held", "/operators/limited/act", "/sql"):
+        assert client.get(page).status_code == 200
+
+
 @pytest.mark.fast
 def test_edited_options_show_what_would_be_released(known: TestClient) -> None:
     """

@@ -1,4 +1,4 @@
-"""Batches that are kept from request to request are those of the log, and only new ones are read."""
+"""Logs and batches that are kept from request to request are those of the lake, and only new ones are read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.console.logs import SUPPRESSION, Written, application, record
+from tests.console.logs import START_MS, SUPPRESSION, Written, application, record
 from tests.lakes import entry_path
 from tidegate.console.pages import known_batches as batches
 from tidegate.console.pages.known_batches import KnownBatches
+from tidegate.console.pages.known_logs import KnownLog, KnownLogs
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.earlier_batches import log_after, metas_of
+from tidegate.state.earlier_batches import log_after, metas_of, metas_since
 
 pytestmark = pytest.mark.fast
 
@@ -74,3 +75,37 @@ def test_batches_in_place_of_others_that_were_moved_away_are_read_again(tmp_path
     assert [meta.batch for meta in found] == [meta.batch for meta in before]
     assert (found[:-1], found[-1].attempt) == (before[:-1], again.newest.attempt)
     assert found[-1] != before[-1]
+
+
+@given(asked=st.lists(st.one_of(st.none(), st.integers(0, BATCHES + 2)), min_size=1, max_size=6))
+def test_a_known_log_is_the_log_after_each_batch(log: Written, asked: list[int | None]) -> None:
+    known = KnownLog(log.log.lake)
+    for batch in asked:
+        found, expected = known.after(batch), log_after(log.log.lake, batch)
+        assert (found.version, found.newest()) == (expected.version, expected.newest())
+        assert found.data_files("state") == expected.data_files("state")
+    assert known.readable() == range(BATCHES + 2)
+
+
+def test_a_log_that_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Written(application(tmp_path, op=dict(SUPPRESSION)), "op")
+    written.batch([record(b"a", b"v", 0, 0)])
+    known, opened = KnownLog(written.log.lake), []
+    at = OperatorLog.at
+    monkeypatch.setattr(OperatorLog, "at", lambda lake, version: opened.append(version) or at(lake, version))
+    for _ in range(3):
+        known.after(None)
+    assert opened == [2]
+    written.batch([record(b"b", b"v", 1, 1)])
+    assert (known.after(None).version, opened) == (3, [2, 3])
+    entry_path(written.log.lake, 3).unlink()
+    assert known.after(None).version == 2
+
+
+@pytest.mark.parametrize("clock_s", [0, 1, 10, 25, 1_000])
+def test_what_is_known_of_the_last_minute_is_what_the_log_has(log: Written, clock_s: int) -> None:
+    """Batches are a second apart, and the first of them have no one before them."""
+    known = KnownLogs(log.application)
+    clock_ms = START_MS + clock_s * 1_000
+    found = known.since("op", log_after(log.log.lake, None), clock_ms)
+    assert list(found) == metas_since(log_after(log.log.lake, None), clock_ms)

@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.console.conftest import Browser
-from tests.console.logs import SUPPRESSION, Written, application, record
+from tests.console.logs import SUPPRESSION, TABLE, Written, application, record
 from tests.console.test_pages import shown
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "console.md"
@@ -38,6 +38,26 @@ QUESTIONS = (
         "Does it run with what the file says?", ("limited",), "The file says {time_limit: 1h} : see tidegate plan"
     ),
     Question("Which record came too late, and by how much?", ("limited", "late"), "older than max_lateness .*52s"),
+    Question(
+        "Who is late?",
+        ("SQL", "/sql?query=SELECT key, count(*) AS late FROM limited_late GROUP BY key ORDER BY late DESC"),
+        "key late d 1",
+    ),
+    Question(
+        "Why did this key not come out?",
+        ("limited", "/operators/limited/key?key=c"),
+        "It is held, and has not come out. Stream time is 2023-11-14 22:14:20.* time: stream time has passed",
+    ),
+    Question(
+        "What changed on Tuesday?",
+        ("limited", "/operators/limited/at?time=2023-11-14T22:13:21"),
+        r"newest batch 1 \(batch\).* until: {time_limit: 10s} The file says {time_limit: 1h}",
+    ),
+    Question(
+        "What does this table hold for readers?",
+        ("prices", "versions"),
+        r"Partition 0 has 2 versions\..* valid to .* 1 2023-11-14 22:13:20.000 UTC .*2023-11-14 22:13:25.000 UTC",
+    ),
     Question("What does it hold now?", ("limited", "held records"), "Partition 0 has 1 held records"),
     Question(
         "What did it hold after an earlier batch?",
@@ -65,14 +85,16 @@ QUESTIONS = (
 def pages(browser: Browser, tmp_path: Path) -> TestClient:
     """An operator that has emitted a and b, holds c, and has counted a record of 8 s as late at 60 s.
 
-    Its file has another time limit since then, and no driver runs.
+    Its file has another time limit since then, and no driver runs. A table has two versions of x.
     """
     limited = {"max_lateness": "30s", **SUPPRESSION}
-    log = Written(application(tmp_path, limited=limited), "limited")
+    given = application(tmp_path, limited=limited, prices=TABLE)
+    log = Written(given, "limited")
     log.batch([record(b"a", b"1", 0, 0), record(b"b", b"1", 1, 1)])
     log.batch([record(b"c", b"1", 60, 2)])
     log.batch([record(b"d", b"1", 8, 3)])
-    return browser(application(tmp_path, limited=limited | {"until": {"time_limit": "1h"}}))
+    Written(given, "prices").batch([record(b"x", b"1", 0, 0), record(b"x", b"2", 5, 1)])
+    return browser(application(tmp_path, limited=limited | {"until": {"time_limit": "1h"}}, prices=TABLE))
 
 
 @pytest.mark.process
@@ -80,7 +102,8 @@ def pages(browser: Browser, tmp_path: Path) -> TestClient:
 def test_a_question_is_answered_in_a_few_clicks(pages: TestClient, question: Question) -> None:
     text = pages.get("/").text
     for click in question.clicks:
-        text = pages.get(click if click.startswith("/") else address_of(text, click)).text
+        address = click if click.startswith("/") else address_of(text, click)
+        text = pages.get(address, follow_redirects=True).text
     assert re.search(question.answer, shown(text)), shown(text)
     assert len(question.clicks) <= MOST_CLICKS
 

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 
 from tests.console.logs import PIPELINE, START_MS, SUPPRESSION, TABLE, WINDOWS, Written, application, record, table_of
 from tidegate.console import rows as pages
+from tidegate.console.pages.known_logs import KnownLog
 from tidegate.console.rows import PAGE_ROWS, Page, Query, read_page
 from tidegate.contracts.errors import StateError, UserError
 from tidegate.contracts.log_schema import Kind
 from tidegate.operators.registry import kind_of
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.delta_log.positions import Position
+from tidegate.state.lake.opening import open_lake
 from tidegate.state.slots import live_rows
 from tidegate.state.upkeep.cleanup import clean_up
 
@@ -32,7 +34,7 @@ def written(folder: Path, config: Mapping[str, Any]) -> Written:
 
 def page(log: Written, kind: Kind, **query: Any) -> Page:
     rules = log.operator_of(query.get("step"))
-    return read_page(log.application.lake / "op", rules, Query(kind=kind, **query))
+    return read_page(KnownLog(log.log.lake).after, rules, Query(kind=kind, **query))
 
 
 def all_pages(log: Written, kind: Kind, **query: Any) -> pa.Table:
@@ -254,4 +256,4 @@ def test_a_position_is_three_numbers(text: str) -> None:
 def test_an_operator_without_a_log_is_said(tmp_path: Path) -> None:
     given = application(tmp_path, op=SUPPRESSION)
     with pytest.raises(UserError, match="no log yet"):
-        read_page(given.lake / "op", given.operators["op"], Query(kind="late"))
+        read_page(KnownLog(open_lake(given.lake / "op")).after, given.operators["op"], Query(kind="late"))

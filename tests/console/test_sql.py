@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from datetime import datetime
-from io import BytesIO
+from html import unescape
+from io import BytesIO, StringIO
+from pathlib import Path
 from time import monotonic
 from urllib.parse import quote
 
@@ -18,10 +21,12 @@ from starlette.testclient import TestClient
 from tests.console.conftest import Browser
 from tests.console.logs import PIPELINE, START_MS, SUPPRESSION, TABLE, WINDOWS, Written, application, record
 from tests.console.test_pages import HOSTILE, shown
+from tidegate.console.pages.known_logs import KnownLogs
 from tidegate.console.sql.checking import Names, check
-from tidegate.console.sql.results import cells_of, chart_of, csv_of
+from tidegate.console.sql.results import NO_CALENDAR, cells_of, chart_of, csv_of
 from tidegate.console.sql.running import run
 from tidegate.console.sql.views import OperatorViews, columns_of, views_of
+from tidegate.console.tables import Cell
 from tidegate.contracts.errors import UserError
 from tidegate.runtime.configuration.application import Application
 
@@ -146,7 +151,7 @@ def given(tmp_path_factory: pytest.TempPathFactory) -> Application:
 
 @pytest.fixture(scope="module")
 def views(given: Application) -> list[OperatorViews]:
-    return views_of(given.lake, given.operators)
+    return views_of(KnownLogs(given).as_of(None, None), given.operators)
 
 
 @pytest.mark.fast
@@ -249,6 +254,77 @@ def test_columns_of_equal_names_and_all_types_are_shown_and_written() -> None:
     rows = pa.table([pa.array([1]), pa.array([None], pa.binary()), pa.array([[1, 2]])], names=["a", "a", "b"])
     assert [[cell.text for cell in row] for row in cells_of(rows).rows] == [["1", "null", "[1, 2]"]]
     assert csv_of(rows) == b'"a","a","b"\n1,,"[1, 2]"\n'
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("sql", "form", "text"),
+    [
+        ("{'n': 1, 'raw': '\\xFF'::BLOB, 'said': 'a'::BLOB}", "text", '{"n": 1, "raw": "0xff", "said": "a"}'),
+        ("[TIMESTAMP '2023-11-14 22:13:20', NULL]", "text", '["2023-11-14 22:13:20.000", null]'),
+        ("[{'at': DATE '2023-11-14', 'price': 1.50}]", "text", '[{"at": "2023-11-14", "price": "1.50"}]'),
+        ("histogram('a')", "text", '{"a": 1}'),
+        ("['\u202e']", "text", '["\\u202e"]'),
+        ("TIMESTAMP '2023-11-14 22:13:20'", "time", "2023-11-14 22:13:20.000"),
+        ("TIMESTAMPTZ '2023-11-14 23:13:20+01'", "time", "2023-11-14 22:13:20.000"),
+        ("TIME '01:02:03'", "text", "01:02:03"),
+        ("INTERVAL '3 months 2 days 1.5 seconds'", "text", "3 months 2 days 1.5 s"),
+        ("TIMESTAMP 'infinity'", "text", NO_CALENDAR),
+        ("[TIMESTAMP 'infinity']", "text", NO_CALENDAR),
+        ("1.50::DECIMAL(9, 2)", "number", "1.50"),
+    ],
+)
+def test_values_of_every_type_are_shown_as_people_read_them(sql: str, form: str, text: str) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        rows = connection.execute(f"SELECT {sql} AS x").to_arrow_table()
+    assert cells_of(rows).rows == [[Cell(text, form)]]
+
+
+@pytest.mark.fast
+def test_records_lists_and_maps_are_json_in_csv_too() -> None:
+    with duckdb.connect() as connection:
+        rows = connection.execute("SELECT {'n': [1], 'raw': '\\xFF'::BLOB} AS x, map(['k'], [2]) AS y").to_arrow_table()
+    [line] = list(csv.DictReader(StringIO(csv_of(rows).decode())))
+    assert {name: json.loads(text) for name, text in line.items()} == {"x": {"n": [1], "raw": "0xff"}, "y": {"k": 2}}
+
+
+@pytest.mark.process
+def test_a_query_is_as_of_a_batch_and_of_others_as_they_were_then(browser: Browser, tmp_path: Path) -> None:
+    """
+    clock        0 s      1 s    2 s
+    limited      claim    a      b
+    other        claim    c      d
+    """
+    given = application(tmp_path, limited=SUPPRESSION, other=SUPPRESSION | {"output": "o"}, later=TABLE)
+    limited, other = Written(given, "limited"), Written(given, "other")
+    limited.batch([record(b"a", b"1", 0, 0)])
+    limited.batch([record(b"b", b"1", 1, 1)])
+    other.batch([record(b"c", b"1", 0, 0)])
+    other.batch([record(b"d", b"1", 0, 1)])
+    query = "SELECT key FROM limited_buffer UNION ALL SELECT key FROM other_buffer ORDER BY key"
+    client = browser(given)
+    found = {}
+    for batch in (0, 1, 2, None):
+        asked = {"query": query, "operator": "limited", **({} if batch is None else {"batch": batch})}
+        answer = client.get("/sql/rows.csv", params=asked)
+        found[batch] = answer.text.replace('"', "").split()[1:]
+    assert found == {0: [], 1: ["a", "c"], 2: ["a", "b", "c", "d"], None: ["a", "b", "c", "d"]}
+    text = client.get("/sql", params={"query": query, "operator": "limited", "batch": 1}).text
+    assert "2 rows." in shown(text) and 'class="slider"' in text and "batch=1" in text.split("rows.csv")[1][:200]
+    assert "Not there then, or no longer readable: later" in shown(text)
+
+
+@pytest.mark.fast
+def test_operator_pages_lead_to_queries_as_of_their_batch(browser: Browser, given: Application) -> None:
+    client = browser(given)
+    for address in ("/operators/limited?batch=1", "/operators/limited/emissions?batch=1"):
+        link = re.search(r'href="([^"]+)">SQL as of this batch', client.get(address).text)
+        assert link is not None
+        text = client.get(unescape(link[1])).text
+        assert 'type="hidden" name="batch" value="1"' in text and 'name="operator" value="limited"' in text
+    assert client.get("/sql?operator=nobody&batch=1").status_code == 404
+    assert client.get("/sql?operator=limited&batch=1;DROP").status_code == 400
 
 
 @pytest.mark.fast

@@ -59,7 +59,7 @@ def test_records_of_avro_are_their_fields_without_characters_that_cannot_be_seen
     form, times = Avro(json.dumps(EVENT), str(tmp_path)), (1_357_000_000_000, 2**53)
     values = [written(EVENT, {"at": at, "name": "\u202e<b>", "raw": b"\xff"}, 1) for at in times]
     record, too_late, none, unknown = shown_as(tmp_path, form, [*values, b"junk\xff", b"\0\0\0\0\7\5"])
-    assert record == Cell('{"at": "2013-01-01 00:26:40", "name": "\\u202e<b>", "raw": "ff"}')
+    assert record == Cell('{"at": "2013-01-01 00:26:40.000", "name": "\\u202e<b>", "raw": "0xff"}')
     assert too_late.form == "hex" and (none.form, unknown.form) == ("hex", "hex")
 
 

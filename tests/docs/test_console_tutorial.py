@@ -13,6 +13,7 @@ import pytest
 
 from tests.docs.pages import DOCS, blocks
 from tidegate.application.target import load
+from tidegate.console.pages.known_logs import KnownLogs
 from tidegate.console.sql.running import run
 from tidegate.console.sql.views import views_of
 from tidegate.devkit.embedded_broker import Broker
@@ -52,7 +53,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
 
 def test_the_query_of_the_page_counts_late_departures(demo: Application) -> None:
     [query] = [block.text for block in blocks(DOCS / "tutorial" / "console.md") if block.language == "sql"]
-    rows = run(query, views_of(demo.lake, demo.operators), 100)
+    rows = run(query, views_of(KnownLogs(demo).as_of(None, None), demo.operators), 100)
     assert rows.column_names == ["key", "late"] and sum(rows["late"].to_pylist()) > 0
 
 

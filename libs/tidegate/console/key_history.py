@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,11 +25,11 @@ WIDTH, LEFT, LANE_HEIGHT = 900, 90, 44
 
 
 class KeyQuery(NamedTuple):
-    """A key of a partition, of a step in a pipeline, as of a batch (None: now)."""
+    """A key, of a step in a pipeline, in a partition (None: in all), as of a batch (None: now)."""
 
     key: bytes
     step: str | None
-    partition: int
+    partition: int | None
     batch: int | None
 
 
@@ -41,6 +41,7 @@ class Event(NamedTuple):
     """
 
     batch: int
+    partition: int
     seq: int
     lane: str
     what: str
@@ -48,6 +49,11 @@ class Event(NamedTuple):
     timestamp: int | None
     offset: int | None
     until: int | None = None
+
+
+def waiting(events: Sequence[Event]) -> set[int]:
+    """Return the partitions in which the key is held."""
+    return {event.partition for event in events if event.lane == "held" and event.until is None}
 
 
 class Mark(NamedTuple):
@@ -72,7 +78,7 @@ class TimeLine:
 
 
 def events_of(log: OperatorLog, rules: OperatorRules, query: KeyQuery) -> list[Event]:
-    """Return the newest events of the key, oldest first. Raise UserError if the partition has too much to look through.
+    """Return the newest events of the key, oldest first. Raise UserError if there is too much to look through.
 
     What the log no longer has, as after a compaction, is no event.
     """
@@ -84,12 +90,15 @@ def events_of(log: OperatorLog, rules: OperatorRules, query: KeyQuery) -> list[E
     found = [*_held(rows.pop("state"), slot)]
     for kind, table in rows.items():
         found += [_output(LANES[kind], row) for row in table.to_pylist()]
-    return sorted(found, key=lambda event: (event.batch, event.seq))[-MOST_EVENTS:]
+    return sorted(found, key=lambda event: event[:3])[-MOST_EVENTS:]
 
 
 def _rows(log: OperatorLog, kind: str, query: KeyQuery) -> pa.Table:
+    """Return the rows of the key. Only its batches are read, which a first look at the column of keys finds."""
     columns = [name for name in log.schema.names if name not in ("value", "headers")]
-    rows = log.read(kind, query.partition, columns=columns, keys=[query.key])
+    there = pc.min_max(log.read(kind, query.partition, columns=["batch"], keys=[query.key])["batch"]).as_py()
+    first, last = (0, -1) if there["min"] is None else (there["min"], there["max"])
+    rows = log.read(kind, query.partition, first - 1, columns, up_to=last, keys=[query.key])
     return rows if query.step is None or kind != "state" else rows.filter(pc.equal(rows["step"], query.step))
 
 
@@ -98,17 +107,18 @@ def _held(rows: pa.Table, slot: Sequence[str]) -> Iterator[Event]:
     following: dict[tuple[object, ...], tuple[int, str]] = {}
     events = []
     for row in reversed(rows.to_pylist()):
-        place = tuple(row[name] for name in slot)
+        place = (row["partition"], *(row[name] for name in slot))
         until, what = following.get(place, (None, "held"))
         if row["op"] == "put":
-            events.append(Event(row["batch"], row["seq"], "held", what, None, row["timestamp"], row["offset"], until))
+            at = row["batch"], row["partition"], row["seq"]
+            events.append(Event(*at, "held", what, None, row["timestamp"], row["offset"], until))
         following[place] = row["batch"], "replaced" if row["op"] == "put" else "released"
     yield from reversed(events)
 
 
-def _output(lane: str, row: dict[str, object]) -> Event:
-    names = ("cause", "timestamp", "offset")
-    return Event(row["batch"], row["seq"], lane, lane, *(row[name] for name in names))  # type: ignore[arg-type]
+def _output(lane: str, row: dict[str, Any]) -> Event:
+    at = row["batch"], row["partition"], row["seq"]
+    return Event(*at, lane, lane, row["cause"], row["timestamp"], row["offset"])
 
 
 def time_line(events: Sequence[Event], last: int) -> TimeLine:

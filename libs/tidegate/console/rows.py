@@ -22,10 +22,10 @@ from tidegate.runtime.configuration.changes import held_in
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.delta_log.positions import Position
-from tidegate.state.earlier_batches import log_after
-from tidegate.state.lake.opening import open_lake
-from tidegate.state.lake.place import Place
 from tidegate.state.slots import live_rows
+
+LogAfter = Callable[[int | None], OperatorLog]
+"""A function that opens the log just after a batch; None: now."""
 
 PAGE_ROWS = 50
 
@@ -77,14 +77,13 @@ class Page:
     total: int | None = None
 
 
-def read_page(log: Place, rules: OperatorRules, query: Query) -> Page:
+def read_page(log_after: LogAfter, rules: OperatorRules, query: Query) -> Page:
     """Return the rows of the page. Read again if a clean-up deletes files of the version that is being read.
 
     Raise UserError if there is no log, if it does not reach back to the batch, or if there is too much to show.
     """
-    lake = open_lake(log)
     for left in reversed(range(TRIES)):
-        handle = log_after(lake, query.batch)
+        handle = log_after(query.batch)
         try:
             return _read(handle, rules, query)
         except StateError:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import closing
 
+import h11
 import pyarrow as pa
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tidegate.console.access import LOGIN, Gate, Logins
 from tidegate.console.pages import console
@@ -17,6 +20,34 @@ from tidegate.runtime.configuration.application import Application
 MOST_CONNECTIONS = 64
 LONGEST_HEADERS = 16_384
 """Most bytes of a request's headers."""
+
+REQUEST_S = 10.0
+"""How long a browser may take to send a request: connections of slow ones would keep others out."""
+
+
+class ImpatientProtocol(H11Protocol):
+    """A connection that is closed if a request is not there as a whole, body included, within REQUEST_S."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the first request."""
+        super().connection_made(transport)
+        self._wait_for_request()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        super().on_response_complete()
+        self._wait_for_request()
+
+    def _wait_for_request(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self.loop.call_later(REQUEST_S, self._close_if_incomplete)
+
+    def _close_if_incomplete(self) -> None:
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self.transport.close()
 
 
 def serve(
@@ -35,7 +66,7 @@ def serve(
         if token is not None:
             announce(f"{address}{LOGIN}")
         app = console(application, logins, [host, socket.gethostname(), socket.getfqdn()], file)
-        uvicorn.Server(_config(app)).run(sockets=[listener])
+        uvicorn.Server(config_of(app)).run(sockets=[listener])
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -57,10 +88,12 @@ def _named(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _config(app: Gate) -> uvicorn.Config:
+def config_of(app: Gate, port: int = 0) -> uvicorn.Config:
+    """Return how the console is served; `port`: where no socket is given."""
     return uvicorn.Config(
         app,
-        http="h11",
+        port=port,
+        http=ImpatientProtocol,
         ws="none",
         lifespan="off",
         log_level="warning",

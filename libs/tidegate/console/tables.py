@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -68,7 +67,7 @@ def _of_bytes(name: str, column: pa.ChunkedArray, config: OperatorConfig, rules:
             found = texts.shown(content, form, length)
             yield Cell("null", "null") if found is None else _text(found)
         elif isinstance(value, dict):
-            found = texts.shown(json.dumps(value, default=_in_json, ensure_ascii=False).encode(), "json", length)
+            found = texts.shown(texts.nested_text(value).encode(), "json", length)
             assert found is not None, "a record is shown"
             yield _text(found)
         else:
@@ -87,20 +86,17 @@ def _decoded(column: pa.ChunkedArray, form: ShownAs) -> list[Any]:
     if not is_typed(form):
         return [None] * len(column)
     try:
-        return [_in_python(value) for value in shown(form).column(column)]
+        return [in_python(value, None) for value in shown(form).column(column)]
     except Unavailable:
         return [None] * len(column)
 
 
-def _in_python(value: pa.Scalar) -> Any:
+def in_python(value: pa.Scalar, instead: Any) -> Any:
+    """Return the value; `instead` if it has a time that no calendar of Python has."""
     try:
         return value.as_py()
-    except (OverflowError, ValueError):  # a time that no calendar of Python has
-        return None
-
-
-def _in_json(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
+    except (OverflowError, ValueError):
+        return instead
 
 
 def _plain(name: str, value: Any, *, is_time: bool) -> Cell:

@@ -6,9 +6,10 @@ that reorder text or hide it, and its length is limited. Templates escape markup
 
 from __future__ import annotations
 
+import json
 import unicodedata
-from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any, NamedTuple
 
 from tidegate.contracts.config import ShownAs
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
@@ -59,6 +60,35 @@ def visible(text: str) -> str:
 def _visible(character: str) -> str:
     invisible = unicodedata.category(character) in _INVISIBLE
     return character.encode("unicode_escape").decode() if invisible else character
+
+
+def nested_text(value: Any) -> str:
+    """Return a record, a list or a map as JSON, with bytes and times in it as `plain_text` has them."""
+    return json.dumps(_as_json(value), ensure_ascii=False)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, list) and value and type(value[0]) is tuple:  # a map, as Arrow gives it
+        return {plain_text(key): _as_json(each) for key, each in value}
+    if isinstance(value, list):
+        return [_as_json(each) for each in value]
+    return value if value is None or isinstance(value, bool | int | float) else plain_text(value)
+
+
+def plain_text(value: Any) -> str:
+    """Return a value that is no record and no list as text: times in UTC, bytes as text or hexadecimal digits."""
+    if isinstance(value, bytes):
+        text = _decoded(value, whole=True)
+        return f"0x{value.hex()}" if text is None or _has_controls(text) else text
+    if isinstance(value, datetime):
+        in_utc = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+        return in_utc.isoformat(" ", "milliseconds")
+    if isinstance(value, tuple):  # an interval, as Arrow gives it
+        months, days, nanoseconds = value
+        return f"{months} months {days} days {nanoseconds / 1e9:g} s"
+    return value.isoformat() if isinstance(value, date | time) else str(value)
 
 
 def _decoded(content: bytes, *, whole: bool) -> str | None:

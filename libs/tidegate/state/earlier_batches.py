@@ -159,12 +159,13 @@ def version_after(log: Lake, newest: int, batch: int) -> int | None:
     return found if found >= oldest and _batch_at(log, found) >= 0 else None
 
 
-def log_after(lake: Lake, batch: int | None) -> OperatorLog:
+def log_after(lake: Lake, batch: int | None, newest: int | None = None) -> OperatorLog:
     """Return the log just after the batch, or after the one before it if there was none of the number; None: now.
 
-    Raise UserError if there is no log, or if its entries no longer reach back to the batch.
+    `newest`: the newest version, if it is known. Raise UserError if there is no log, or if its entries no longer reach
+    back to the batch.
     """
-    newest = newest_version(lake)
+    newest = newest_version(lake) if newest is None else newest
     if newest is None:
         raise UserError("the operator has no log yet", value=lake.place, remedy="start the operator: tidegate run")
     version = newest if batch is None else version_after(lake, newest, batch)
@@ -174,12 +175,10 @@ def log_after(lake: Lake, batch: int | None) -> OperatorLog:
     return OperatorLog.at(lake, version)
 
 
-def readable_batches(lake: Lake) -> range:
-    """Return the batches after which `log_after` can show the log, from the oldest to the newest."""
-    if (newest := newest_version(lake)) is None:
-        return range(0)
-    oldest = _batch_at(lake, oldest_version(lake, newest))
-    return range(max(oldest, 0), _batch_at(lake, newest) + 1)
+def readable_batches(log: OperatorLog) -> range:
+    """Return the batches after which `log_after` can show the log, from the oldest to the newest of the handle."""
+    oldest, newest = _batch_at(log.lake, oldest_version(log.lake, log.version)), log.newest()
+    return range(max(oldest, 0), 0 if newest is None else newest.batch + 1)
 
 
 def _batch_at(log: Lake, version: int) -> int:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
 from tidegate.console import rows
@@ -18,7 +17,8 @@ from tidegate.console.pages.act_page import add_actions
 from tidegate.console.pages.explain_page import explain_page
 from tidegate.console.pages.key_page import key_page
 from tidegate.console.pages.login import add_login, login_page
-from tidegate.console.pages.operator_page import operator_page, series_of
+from tidegate.console.pages.operator_page import batch_at, operator_page, series_of
+from tidegate.console.pages.parameters import BatchNumber, Partition
 from tidegate.console.pages.rendering import error_page, page
 from tidegate.console.pages.rows_page import KINDS, rows_page
 from tidegate.console.pages.sources import Sources
@@ -30,9 +30,6 @@ from tidegate.runtime.doctor.explanation.finding import key_of
 from tidegate.runtime.doctor.status import application_status
 from tidegate.state.delta_log.positions import Position
 
-Partition = Annotated[int | None, Query(ge=0, lt=2**31)]
-BatchNumber = Annotated[int | None, Query(ge=0, lt=2**62)]
-
 
 def console(application: Application, logins: Logins, names: Sequence[str], file: str) -> Gate:
     """Return the console as an ASGI application that answers to these host names, and to localhost and IP addresses.
@@ -43,7 +40,7 @@ def console(application: Application, logins: Logins, names: Sequence[str], file
     add_login(app, logins)
     sources = Sources(application)
     add_actions(app, sources, logins, file)
-    add_sql(app, application)
+    add_sql(app, sources)
     _add_pages(app, sources)
     _add_errors(app)
     return Gate(app, logins, names, lambda request: login_page(request, status=401))
@@ -54,7 +51,7 @@ def _add_pages(app: FastAPI, sources: Sources) -> None:
 
     @app.get("/")
     def overview() -> Response:
-        status = application_status(application, sources.ends_of())
+        status = application_status(application, sources.ends_of(), sources.logs)
         found = overview_of(application, status, sources.findings(), SYSTEM_CLOCK.now_ms())
         name, incidents = application.application, sources.incidents()
         return page("overview.html", application=name, overview=found, incidents=incidents)
@@ -67,15 +64,19 @@ def _add_pages(app: FastAPI, sources: Sources) -> None:
     def series(name: str, batch: BatchNumber = None) -> Response:
         return JSONResponse(series_of(sources, name, batch))
 
+    @app.get("/operators/{name}/at")
+    def at_time(name: str, time: str) -> Response:
+        return RedirectResponse(f"/operators/{name}?batch={batch_at(sources, name, time)}", 303)
+
     @app.get("/operators/{name}/key")
     def key(
-        name: str, key: str, step: str | None = None, partition: Partition = 0, batch: BatchNumber = None
+        name: str, key: str, step: str | None = None, partition: Partition = None, batch: BatchNumber = None
     ) -> Response:
         return key_page(
-            application,
+            sources,
             name,
             sources.rules(name, step),
-            KeyQuery(key_of(key, sources.config(name)), step, partition or 0, batch),
+            KeyQuery(key_of(key, sources.config(name)), step, partition, batch),
         )
 
     @app.get("/operators/{name}/explain")
@@ -96,7 +97,7 @@ def _add_pages(app: FastAPI, sources: Sources) -> None:
         rules = sources.rules(name, step)
         position = None if before is None else Position.of(before)
         query = rows.Query(kind=KINDS[what], step=step, partition=partition, batch=batch, before=position)
-        return rows_page(application, name, what, rules, query)
+        return rows_page(sources, name, what, rules, query)
 
 
 def _add_errors(app: FastAPI) -> None:

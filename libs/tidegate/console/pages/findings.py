@@ -14,34 +14,31 @@ from tidegate.contracts.extras import MissingExtra
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import current_driver, instances, lake, states
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error
-from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.earlier_batches import has_version
-from tidegate.state.lake.opening import open_lake
+from tidegate.runtime.doctor.status import LogReader
 
 NEWEST_INCIDENTS = 10
 
 
-def findings(application: Application) -> list[Finding]:
+def findings(logs: LogReader) -> list[Finding]:
     """Return what is wrong with disks, logs, local states and drivers, and in the control database if there is one."""
-    logs = [log for name in application.operators if (log := _log(application, name)) is not None]
-    tables = {log.name: log.newest.table_id for log in logs if log.newest is not None}
+    application = logs.application
+    found = [log for name in application.operators if (log := _log(logs, name)) is not None]
+    tables = {log.name: log.newest.table_id for log in found if log.newest is not None}
     return [
         *_found(lake.DISK_CHECKS, lake.collect_disks(application)),
-        *_found(lake.CHECKS, logs),
+        *_found(lake.CHECKS, found),
         *_found(states.CHECKS, states.collect(application, tables)),
         *_found(current_driver.CHECKS, current_driver.collect(application)),
         *_of_control(application),
     ]
 
 
-def _log(application: Application, name: str) -> lake.Log | None:
+def _log(logs: LogReader, name: str) -> lake.Log | None:
     """Return the facts about an operator's log that follow from its newest version; None if there is no log."""
-    place = application.lake / name
+    place = logs.application.lake / name
     try:
-        opened = open_lake(place)
-        if not has_version(opened, None):
+        if (log := logs.newest(name)) is None:
             return None
-        log = OperatorLog.at(opened, None)
         facts: dict[str, Any] = {"newest": log.newest(), "size": log.size, "entries": log.entries_since_checkpoint}
         return lake.Log(name=name, place=place, now_ms=SYSTEM_CLOCK.now_ms(), **facts)
     except TidegateError as error:

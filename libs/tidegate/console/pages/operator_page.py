@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi.responses import Response
@@ -13,34 +14,32 @@ from tidegate.console.operator_page import (
     without_log,
 )
 from tidegate.console.overview import Problem, problems_of, summary_of
+from tidegate.console.pages.known_logs import KnownLog
 from tidegate.console.pages.rendering import page
 from tidegate.console.pages.sources import Sources, content_of
 from tidegate.console.series import CHARTED_BATCHES, charts_of
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.findings import Finding
 from tidegate.runtime.doctor.status import operator_status
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.earlier_batches import log_after, readable_batches
-from tidegate.state.lake.opening import open_lake
 
 
 def operator_page(sources: Sources, name: str, batch: int | None) -> Response:
     """Return the page of an operator. Raise UserError if the log does not reach back to the batch."""
-    config, application = sources.config(name), sources.application
+    config, known = sources.config(name), sources.logs.of(name)
     problems: list[Problem | Finding] = []
     if batch is None:
-        status = operator_status(application, name, sources.ends_of())
+        status = operator_status(sources.application, name, sources.ends_of(), sources.logs)
         problems = [*problems_of(name, status), *(each for each in sources.findings() if each.about == name)]
-        log = None if status["log"] is None else _after(application, name, None)[0]
+        log = None if status["log"] is None else _after(known, None)[0]
     else:
-        log, newest = _after(application, name, batch)
+        log, newest = _after(known, batch)
         status = status_after(newest)
     history = without_log(config)
     if log is not None:
-        metas = sources.batches[name].newest_of(log, NEWEST_BATCHES + 1)
+        metas = known.newest_of(log, NEWEST_BATCHES + 1)
         history = history_of(metas, config, status["metrics"])
     facts: dict[str, Any] = {
         "problems_found": problems,
@@ -48,7 +47,7 @@ def operator_page(sources: Sources, name: str, batch: int | None) -> Response:
         "history": history,
         "holds": content_of(config),
         "asked": batch,
-        "batches": readable_batches(open_lake(application.lake / name)) if log is not None else range(0),
+        "batches": known.readable(),
     }
     return page("operator.html", summary=summary_of(name, config, status, SYSTEM_CLOCK.now_ms()), **facts)
 
@@ -56,13 +55,32 @@ def operator_page(sources: Sources, name: str, batch: int | None) -> Response:
 def series_of(sources: Sources, name: str, batch: int | None) -> dict[str, Any]:
     """Return the charts of the newest batches up to `batch`. Raise UserError if the log does not reach back to it."""
     sources.config(name)
-    log, _newest = _after(sources.application, name, batch)
-    return charts_of(sources.batches[name].newest_of(log, CHARTED_BATCHES))
+    known = sources.logs.of(name)
+    log, _newest = _after(known, batch)
+    return charts_of(known.newest_of(log, CHARTED_BATCHES))
 
 
-def _after(application: Application, name: str, batch: int | None) -> tuple[OperatorLog, BatchMeta]:
+def batch_at(sources: Sources, name: str, time: str) -> int:
+    """Return the newest batch at a time in UTC, as a form of browsers writes it.
+
+    Raise UserError if it is no time, or if the log does not reach back to it.
+    """
+    sources.config(name)
+    try:
+        moment = datetime.fromisoformat(time).replace(tzinfo=UTC)
+    except ValueError:
+        raise UserError("this is no time", value=time[:100], remedy="write it as in 2026-01-31T03:00") from None
+    log = sources.logs.of(name).at_time(int(moment.timestamp() * 1_000))
+    newest = None if log is None else log.newest()
+    if newest is None:
+        remedy = "name a later time; `rewind_window` says how far back a log can be read"
+        raise UserError("the log does not reach back to that time", value=time, remedy=remedy)
+    return newest.batch
+
+
+def _after(known: KnownLog, batch: int | None) -> tuple[OperatorLog, BatchMeta]:
     """Return the log after the batch, and the metadata there."""
-    log = log_after(open_lake(application.lake / name), batch)
+    log = known.after(batch)
     newest = log.newest()
     if newest is None:
         raise UserError("the operator has no batch yet", value=log.place, remedy="start the operator: tidegate run")

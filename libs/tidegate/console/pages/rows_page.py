@@ -9,16 +9,13 @@ from fastapi.responses import Response
 
 from tidegate.console import rows
 from tidegate.console.pages.rendering import page as rendered
-from tidegate.console.pages.sources import content_of
+from tidegate.console.pages.sources import Sources, content_of
 from tidegate.console.tables import cells_of
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.log_schema import Kind as RowKind
 from tidegate.operators.registry import kind_of
-from tidegate.runtime.configuration.application import Application
 from tidegate.state.delta_log.positions import Position
-from tidegate.state.earlier_batches import readable_batches
-from tidegate.state.lake.opening import open_lake
 
 LONGEST_KEY = 1_000
 """Most bytes of a key in an address."""
@@ -27,12 +24,13 @@ KINDS: dict[str, RowKind] = {"held": "state", "emissions": "emission", "late": "
 """Kinds of rows that a page shows, by the last part of its path."""
 
 
-def rows_page(application: Application, name: str, what: str, rules: OperatorRules, query: rows.Query) -> Response:
+def rows_page(sources: Sources, name: str, what: str, rules: OperatorRules, query: rows.Query) -> Response:
     """Return the page of the rows that the query asks for. `rules`: those of the operator, or of its step."""
-    config, content = application.operators[name], content_of(application.operators[name])
+    config, log = sources.config(name), sources.logs.of(name)
+    content = content_of(config)
     if query.kind == "state" and query.step is None and content[0][0] is not None:
         raise UserError("a pipeline holds records by step", value=name, remedy=f"add ?step={content[0][0]}")
-    page = rows.read_page(application.lake / name, rules, query)
+    page = rows.read_page(log.after, rules, query)
     asked = {"step": query.step, "batch": query.batch, "partition": query.partition}
     fixed, first_step = asked | {"batch": page.newest.batch}, {} if query.step else {"step": content[0][0]}
     return rendered(
@@ -44,7 +42,7 @@ def rows_page(application: Application, name: str, what: str, rules: OperatorRul
         table=cells_of(page.rows, config, rules),
         explained=_explained(name, page) if query.kind == "emission" else [],
         query=query,
-        batches=readable_batches(open_lake(application.lake / name)),
+        batches=log.readable(),
         keys=_key_links(name, page, query),
         older=None if page.older is None else address_of(name, what, fixed | {"before": page.older}),
         here=address_of(name, what, fixed | {"before": query.before}),

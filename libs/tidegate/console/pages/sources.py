@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidegate.console.pages.findings import findings, incidents
-from tidegate.console.pages.known_batches import KnownBatches
+from tidegate.console.pages.known_logs import KnownLogs
 from tidegate.console.pages.latest import Latest
 from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
@@ -19,14 +19,14 @@ _NO_ANSWER = TopicEnds(error="the broker has not answered yet: lag is not known"
 class Sources:
     """Where the pages get what they show: the logs at each request, all that may be slow from the background.
 
-    `batches`: the batches of each operator that earlier requests have read.
+    `logs`: the logs, of which earlier requests have read what stays.
     """
 
     def __init__(self, application: Application) -> None:
         self.application = application
-        self.batches = {name: KnownBatches() for name in application.operators}
+        self.logs = KnownLogs(application)
         self._ends = Latest[dict[str, TopicEnds]](self._ask_broker, {})
-        self._findings = Latest[list[Finding]](lambda: findings(application), [])
+        self._findings = Latest[list[Finding]](lambda: findings(self.logs), [])
         self._incidents = Latest[list[Incident]](lambda: incidents(application), [])
 
     def config(self, name: str) -> OperatorConfig:

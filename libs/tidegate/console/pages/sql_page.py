@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from fastapi import FastAPI
 from fastapi.responses import Response
 
+from tidegate.console.pages.parameters import BatchNumber
 from tidegate.console.pages.rendering import page
+from tidegate.console.pages.sources import Sources
 from tidegate.console.sql.results import FILES, cells_of, chart_of
 from tidegate.console.sql.running import run
-from tidegate.console.sql.views import columns_of, views_of
+from tidegate.console.sql.views import OperatorViews, columns_of, views_of
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.configuration.application import Application
 
 PAGE_ROWS, FILE_ROWS = 500, 100_000
 """Most rows that the page shows, and that a file has."""
@@ -22,34 +23,51 @@ LONGEST_QUERY = 3_000
 """Most characters of a query: addresses have them."""
 
 
-def add_sql(app: FastAPI, application: Application) -> None:
+class Asked(NamedTuple):
+    """What an address asks for: a query, as of a batch of an operator; without a batch, of what is there now."""
+
+    query: str
+    operator: str | None = None
+    batch: int | None = None
+
+    @property
+    def address(self) -> str:
+        """Return the part of the address that says it."""
+        return urlencode({name: value for name, value in self._asdict().items() if value is not None})
+
+
+def add_sql(app: FastAPI, sources: Sources) -> None:
     """Add the page of queries, and the files of results."""
 
     @app.get("/sql")
-    def sql(query: str = "") -> Response:
-        return sql_page(application, query)
+    def sql(query: str = "", operator: str | None = None, batch: BatchNumber = None) -> Response:
+        return sql_page(sources, Asked(query, operator, batch))
 
     @app.get("/sql/rows.{form}")
-    def file(form: str, query: str) -> Response:
-        return file_of(application, form, query)
+    def file(form: str, query: str, operator: str | None = None, batch: BatchNumber = None) -> Response:
+        return file_of(sources, form, Asked(query, operator, batch))
 
 
-def sql_page(application: Application, query: str) -> Response:
+def sql_page(sources: Sources, asked: Asked) -> Response:
     """Return the page with the query and its result, or with what is wrong with it."""
-    views = views_of(application.lake, application.operators)
+    views = _views(sources, asked)
+    there = [each.log.removesuffix("_log") for each in views]
     shown: dict[str, Any] = {
-        "query": query,
+        "asked": asked,
         "longest": LONGEST_QUERY,
         "columns": columns_of(views),
         "functions": [name for each in views for name in each.functions],
-        "files": [(form, f"/sql/rows.{form}?{urlencode({'query': query})}") for form in FILES],
+        "files": [(form, f"/sql/rows.{form}?{asked.address}") for form in FILES],
         "rows": None,
         "error": None,
+        "missing": [name for name in sources.application.operators if name not in there],
+        "as_of_links": [(name, f"/sql?{asked._replace(operator=name, batch=None).address}") for name in there],
+        "batches": range(0) if asked.operator is None else sources.logs.of(asked.operator).readable(),
     }
-    if not query.strip():
+    if not asked.query.strip():
         return page("sql.html", **shown)
     try:
-        found = run(query, views, PAGE_ROWS + 1)
+        found = run(asked.query, views, PAGE_ROWS + 1)
     except UserError as error:
         return page("sql.html", 400, **shown | {"error": error})
     rows = found.slice(0, PAGE_ROWS)
@@ -57,11 +75,18 @@ def sql_page(application: Application, query: str) -> Response:
     return page("sql.html", **shown | {"rows": cells_of(rows), "chart": chart_of(rows), "more": more})
 
 
-def file_of(application: Application, form: str, query: str) -> Response:
+def _views(sources: Sources, asked: Asked) -> list[OperatorViews]:
+    """Return the views as of then. Raise UserError if the operator's log does not reach back to the batch."""
+    if asked.operator is not None:
+        sources.config(asked.operator)
+    return views_of(sources.logs.as_of(asked.operator, asked.batch), sources.application.operators)
+
+
+def file_of(sources: Sources, form: str, asked: Asked) -> Response:
     """Return the query's result as a file of the form. Raise UserError as `run` does, and if it has too many rows."""
     if form not in FILES:
         raise UserError("there is no such file", value=form[:100], remedy=f"files: {', '.join(FILES)}")
-    found = run(query, views_of(application.lake, application.operators), FILE_ROWS + 1)
+    found = run(asked.query, _views(sources, asked), FILE_ROWS + 1)
     if len(found) > FILE_ROWS:
         remedy = "narrow it down with WHERE, or use `tidegate sql --json`"
         raise UserError("the result has too many rows for a file", value=f"more than {FILE_ROWS:,}", remedy=remedy)

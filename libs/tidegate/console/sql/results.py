@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -13,14 +14,19 @@ import pyarrow.parquet as pq
 
 from tidegate.application.display import as_text
 from tidegate.console import texts
-from tidegate.console.tables import Cell, CellTable
+from tidegate.console.tables import Cell, CellTable, in_python
+
+NO_CALENDAR = "a time that no calendar has"
 
 
 def cells_of(rows: pa.Table) -> CellTable:
-    """Return the rows as cells. Bytes that are UTF-8 are shown as text."""
-    return CellTable(
-        rows.column_names, [[_cell(value) for value in row.values()] for row in _renamed(rows).to_pylist()]
-    )
+    """Return the rows as cells: bytes that are UTF-8 as text, times in UTC, records, lists and maps as JSON."""
+    columns = [[_cell(value) for value in _values(column)] for column in rows.columns]
+    return CellTable(rows.column_names, [list(row) for row in zip(*columns, strict=True)])
+
+
+def _values(column: pa.ChunkedArray) -> Iterator[Any]:
+    return (in_python(value, NO_CALENDAR) for value in column)
 
 
 def _renamed(rows: pa.Table) -> pa.Table:
@@ -33,14 +39,18 @@ def _cell(value: Any) -> Cell:
         return Cell("null", "null")
     if isinstance(value, bool):
         return Cell("yes" if value else "no")
-    if isinstance(value, int | float):
+    if isinstance(value, int | float | Decimal):
         return Cell(str(value), "number")
-    if isinstance(value, datetime.datetime) and value.tzinfo is None:
-        return Cell(value.isoformat(" ", "milliseconds"), "time")
-    content = value if isinstance(value, bytes) else str(value).encode()
+    if isinstance(value, datetime):
+        return Cell(texts.plain_text(value), "time")
+    content = value if isinstance(value, bytes) else _text(value).encode()
     found = texts.shown(content, "bytes" if isinstance(value, bytes) else "string", texts.VALUE_LENGTH)
     assert found is not None, "a value that is not null is shown"
     return Cell(found.text, "hex" if found.is_hex else "text", found.size)
+
+
+def _text(value: Any) -> str:
+    return texts.nested_text(value) if isinstance(value, dict | list) else texts.plain_text(value)
 
 
 def chart_of(rows: pa.Table) -> dict[str, Any] | None:
@@ -80,7 +90,7 @@ def _is_scale(kind: pa.DataType) -> bool:
 
 
 def csv_of(rows: pa.Table) -> bytes:
-    """Return the rows as CSV, with a line of names. Bytes are UTF-8 with escapes, and lists as Python writes them."""
+    """Return the rows as CSV, with a line of names. Bytes are UTF-8 with escapes; records, lists and maps are JSON."""
     sink = pa.BufferOutputStream()
     columns = [column if _is_plain(column.type) else _as_text(column) for column in rows.columns]
     pa_csv.write_csv(pa.table(columns, names=rows.column_names), sink)
@@ -92,7 +102,8 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def _as_text(column: pa.ChunkedArray) -> pa.Array:
-    return pa.array([None if value is None else as_text(value) for value in column.to_pylist()], pa.string())
+    texts_of = as_text if pa.types.is_binary(column.type) else _text
+    return pa.array([None if value is None else texts_of(value) for value in _values(column)], pa.string())
 
 
 def parquet_of(rows: pa.Table) -> bytes:

@@ -15,8 +15,6 @@ from tidegate.contracts.config import OperatorRules, ShownAs
 from tidegate.operators.registry import kind_of
 from tidegate.operators.views import function_of, is_typed, register_outputs
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.earlier_batches import has_version
-from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
 
 RowsOf = Callable[["OperatorViews"], Any]
@@ -63,23 +61,18 @@ class OperatorViews:
         return [self.log, *self.views]
 
 
-def views_of(lake: Place, operators: Mapping[str, OperatorRules]) -> list[OperatorViews]:
-    """Return the views of all operators that have a log, at its newest version."""
-    return [
-        _views(lake / name, name, rules)
-        for name, rules in operators.items()
-        if has_version(open_lake(lake / name), None)
-    ]
+def views_of(logs: Mapping[str, OperatorLog], operators: Mapping[str, OperatorRules]) -> list[OperatorViews]:
+    """Return the views of all operators that have a log, at the version that its handle is at."""
+    return [_views(logs[name], name, rules) for name, rules in operators.items() if name in logs]
 
 
-def _views(place: Place, name: str, rules: OperatorRules) -> OperatorViews:
-    log = OperatorLog.at(open_lake(place), None)
+def _views(log: OperatorLog, name: str, rules: OperatorRules) -> OperatorViews:
     session = _Session({f"{name}_log": log.schema.names})
     register_outputs(session, name, rules)
     kind_of(rules.kind).register_views(session, name, rules)
     return OperatorViews(
         log=f"{name}_log",
-        place=place,
+        place=log.place,
         version=log.version,
         schema=log.schema,
         views=session.views,

@@ -74,7 +74,7 @@
     const drawn = was.querySelector("#drawn");
     const fresh = now.querySelector("#drawn");
     if (drawn !== null && fresh !== null) {
-      drawn.dataset.series = fresh.dataset.series;
+      Object.assign(drawn.dataset, fresh.dataset);
       fresh.replaceWith(drawn);
     }
     was.replaceWith(document.adoptNode(now));

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -36,22 +36,46 @@ AT_ONCE = 8
 """Operators that are asked about at once: most of the time goes by while brokers and the lake answer."""
 
 
-def application_status(application: Application, ends_of: EndsOf | None = None) -> dict[str, dict[str, Any]]:
+class LogReader:
+    """Reads the logs of an application for its status."""
+
+    def __init__(self, application: Application) -> None:
+        self.application = application
+
+    def newest(self, name: str) -> OperatorLog | None:
+        """Return the log at its newest version; None if there is none yet."""
+        lake = open_lake(self.application.lake / name)
+        return OperatorLog.at(lake, None) if has_version(lake, None) else None
+
+    def since(self, _name: str, log: OperatorLog, clock_ms: int) -> Sequence[BatchMeta]:
+        """Return the batches since then, as `metas_since` does: only these are read."""
+        return metas_since(log, clock_ms)
+
+
+def application_status(
+    application: Application, ends_of: EndsOf | None = None, logs: LogReader | None = None
+) -> dict[str, dict[str, Any]]:
     """Return the status of each operator, by name. A broker that does not answer is waited for only once.
 
-    `ends_of`: what is known of a topic; without it the broker is asked.
+    `ends_of`: what is known of a topic; without it the broker is asked. `logs`: what reads the logs.
     """
-    known, names = ends_of or from_broker(application), list(application.operators)
+    known, names, reader = (
+        ends_of or from_broker(application),
+        list(application.operators),
+        logs or LogReader(application),
+    )
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="status") as threads:
-        found = threads.map(lambda name: _status(application, name, known), names)
+        found = threads.map(lambda name: _status(reader, name, known), names)
         return dict(zip(names, found, strict=True))
 
 
-def operator_status(application: Application, name: str, ends_of: EndsOf | None = None) -> dict[str, Any]:
+def operator_status(
+    application: Application, name: str, ends_of: EndsOf | None = None, logs: LogReader | None = None
+) -> dict[str, Any]:
     """Return the operator's status: what its log records, the lag if the broker answers, and why it makes progress or
-    not. `ends_of`: as for `application_status`.
+    not. `ends_of`, `logs`: as for `application_status`.
     """
-    return _status(application, name, ends_of or from_broker(application))
+    return _status(logs or LogReader(application), name, ends_of or from_broker(application))
 
 
 def from_broker(application: Application) -> EndsOf:
@@ -70,13 +94,14 @@ def _broker_error(application: Application) -> str:
     return ""
 
 
-def _status(application: Application, name: str, ends_of: EndsOf) -> dict[str, Any]:
+def _status(logs: LogReader, name: str, ends_of: EndsOf) -> dict[str, Any]:
+    application = logs.application
     state = application.state / application.application / name
     driver_status = DriverStatusFile(state).read()
     driver = current_driver(application, name)
     facts = OperatorFacts(driven=driver is not None, status=driver_status, elsewhere=_elsewhere(driver, state))
     try:
-        log = _log(application, name)
+        log = logs.newest(name)
         newest = None if log is None else log.newest()
     except Unavailable as error:
         return _without_log(replace(facts, lake_error=one_line(error)), driver, "the lake does not answer")
@@ -86,6 +111,8 @@ def _status(application: Application, name: str, ends_of: EndsOf) -> dict[str, A
     ends = {topic: ends_of(topic) for topic in topics}
     no_answer = next((each.error for each in ends.values() if each.error), "")
     why = explain_operator(replace(facts, kafka_error=no_answer))
+    # rule: bounded-by-log-length/status
+    recent = logs.since(name, log, newest.clock - RECENT_MS)
     return {
         "log": str(log.place),
         "note": no_answer,
@@ -104,15 +131,9 @@ def _status(application: Application, name: str, ends_of: EndsOf) -> dict[str, A
             dict(zip(("batch", "clock", "partition", "from", "to", "topic"), skip, strict=False))
             for skip in newest.skips
         ],
-        "tables": [_table(application, read, newest) for read in application.operators[name].reads()],
-        "metrics": _metrics(log, newest).report(),
+        "tables": [_table(logs, read, newest) for read in application.operators[name].reads()],
+        "metrics": _metrics(recent).report(),
     }
-
-
-def _log(application: Application, name: str) -> OperatorLog | None:
-    """Return the operator's log at its newest version; None if there is none yet."""
-    lake = open_lake(application.lake / name)
-    return OperatorLog.at(lake, None) if has_version(lake, None) else None
 
 
 def _without_log(facts: OperatorFacts, driver: DriverLease | None, note: str) -> dict[str, Any]:
@@ -126,25 +147,24 @@ def _without_log(facts: OperatorFacts, driver: DriverLease | None, note: str) ->
     }
 
 
-def _metrics(log: OperatorLog, newest: BatchMeta) -> Metrics:
-    """Return the metrics since the operator's first batch and over the last 60 s.
+def _metrics(metas: Sequence[BatchMeta]) -> Metrics:
+    """Return the metrics since the operator's first batch and over the last 60 s, of which these are the batches.
 
-    Only the batches of the last 60 s are read; the newest one before them has the totals.
+    The newest one before them has the totals.
     """
-    # rule: bounded-by-log-length/status
-    before, *recent = metas_since(log, newest.clock - RECENT_MS)
+    before, *recent = metas
     metrics = Metrics.after(before)
     for meta in recent:
         metrics.add(meta)
     return metrics
 
 
-def _table(application: Application, read: TableRead, newest: BatchMeta) -> dict[str, Any]:
+def _table(logs: LogReader, read: TableRead, newest: BatchMeta) -> dict[str, Any]:
     """Return how far a table that the operator reads is behind the operator.
 
     `behind_ms`: per partition, by how much the table's stream time is behind the operator's.
     """
-    log, pin = _log(application, read.table), newest.inputs.get(read.table)
+    log, pin = logs.newest(read.table), newest.inputs.get(read.table)
     table = None if log is None else log.newest()
     if log is None or table is None:
         return {"name": read.table, "read": pin and pin.version, "version": None}

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
-from threading import Thread
 
 import pytest
-import uvicorn
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, ViewportSize
 
-from tests.console.conftest import TOKEN
+from tests.console.in_chromium.conftest import opened, served
 from tests.console.logs import PIPELINE, SUPPRESSION, TABLE, Written, application, record
 from tests.console.test_pages import HOSTILE
 from tests.patience import wait_for
-from tidegate.console.access import Logins
-from tidegate.console.pages import console
-from tidegate.devkit.embedded_broker import free_ports
 from tidegate.runtime.doctor.explanation import recomputation
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
@@ -46,6 +40,7 @@ ADDRESSES = (
     "/sql",
     "/sql?query=SELECT%20*%20FROM%20limited_log",
     "/sql?query=SELECT%20batch,%20count(*)%20AS%20n%20FROM%20limited_log%20GROUP%20BY%20ALL",
+    "/sql?operator=limited&batch=2&query=SELECT%20[key]%20AS%20k,%20{'v':%20value}%20AS%20v%20FROM%20limited_log",
     "/sql?query=DROP%20VIEW%20limited_log",
 )
 
@@ -66,41 +61,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Written:
 @pytest.fixture(scope="module")
 def site(log: Written) -> Iterator[str]:
     """The address of a console that serves the application."""
-    [port] = free_ports(1)
-    gate = console(log.application, Logins(lambda _: None, TOKEN, port=port), [], "app.yaml")
-    server = uvicorn.Server(uvicorn.Config(gate, port=port, log_level="warning", lifespan="off"))
-    thread = Thread(target=server.run, daemon=True)
-    thread.start()
-    wait_for(lambda: server.started)
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, served(log.application, "app.yaml") as address:
         patch.setattr(recomputation, "PROBE_TIMEOUT_S", 0.1)
-        yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join()
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        program = shutil.which("chromium")
-        assert program is not None, "no Chromium: infra/chromium.sh installs it"
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
-
-
-def opened(chromium: Browser, site: str, **options: object) -> tuple[Page, list[str]]:
-    """A page that has logged in, and the problems that its console reports."""
-    page = chromium.new_context(**options).new_page()  # type: ignore[arg-type]
-    problems: list[str] = []
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("dialog", lambda dialog: problems.append(f"a dialog: {dialog.message}"))
-    page.goto(f"{site}/login")
-    page.fill("#token", TOKEN)
-    page.click("button")
-    page.wait_for_url(f"{site}/")
-    return page, problems
+        yield address
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
