@@ -275,3 +275,10 @@ def test_what_a_step_reads_by_another_name_is_told() -> None:
         for read in ({"from": "a"}, {"from": "b"})
     )
     assert [(c.option, c.before, c.after) for c in changes(before, after)] == [("steps.again.from", "a", "b")]
+
+
+def test_a_merge_keeps_its_order() -> None:
+    before, after = (pipeline(HELD, AGAIN, FIRST | {"from": read}) for read in (["held", "again"], ["again", "held"]))
+    [change] = changes(before, after)
+    assert (change.before, change.after) == ("held, again", "again, held")
+    assert change.refused

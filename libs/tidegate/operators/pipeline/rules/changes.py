@@ -80,9 +80,9 @@ class Chain(NamedTuple):
         return origins if origins in (INPUT, *common) else self.origins(origins, common)
 
 
-def _names(origins: Origins) -> set[str]:
-    """Return the names of the steps, or of the input, from which rows come."""
-    return set[str]().union(*map(_names, origins)) if isinstance(origins, tuple) else {origins}
+def _names(origins: Origins) -> list[str]:
+    """Return the names of the steps, or of the input, from which rows come, in their order."""
+    return [name for each in origins for name in _names(each)] if isinstance(origins, tuple) else [origins]
 
 
 def changes_of_steps(before: Chain, after: Chain, held: Held, known: int) -> Iterator[PartChange]:
@@ -178,7 +178,7 @@ def _is_of_input(chain: Chain, name: str) -> tuple[bool, bool]:
 
 def _shown(wire: Wire) -> str:
     behind = " behind flat_map" if wire.origins == INPUT and not wire.of_input else ""
-    return ", ".join(sorted(_names(wire.origins))) + behind
+    return ", ".join(_names(wire.origins)) + behind
 
 
 def _changed(before: Chain, after: Chain, name: str, known: int) -> Iterator[PartChange]:
