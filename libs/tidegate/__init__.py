@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from tidegate.application.limits import max_bytes, max_keys, time_limit, window_close
     from tidegate.application.streams import (
+        Rekeyed,
         Stream,
         Table,
         Windowed,
@@ -69,6 +70,7 @@ __all__ = [
     "DeduplicateRules",
     "Evictor",
     "Format",
+    "Rekeyed",
     "Stream",
     "StreamTableJoinConfig",
     "StreamTableJoinRules",
@@ -149,6 +151,7 @@ _NAMES = {
     "tidegate.expressions.column": ("Column", "col"),
     "tidegate.application.limits": ("max_bytes", "max_keys", "time_limit", "window_close"),
     "tidegate.application.streams": (
+        "Rekeyed",
         "Stream",
         "Table",
         "Windowed",

@@ -164,7 +164,7 @@ def test_a_missing_option_has_the_line_of_the_call_that_lacks_it_and_a_name_that
         ("stream", "count", r"\.window"),
         ("stream", "where", r"\.filter"),
         ("stream", "fitler", r"\.filter"),
-        ("stream", "groupByKey", "keys of their topic"),
+        ("stream", "groupByKey", "select_key"),
         ("windowed", "keep", r"\.count\(\)"),
         ("windowed", "sum", r"\.aggregate\(tg\.sum\(FIELD\)\)"),
         ("table", "join", r"\.join\(table"),

@@ -73,10 +73,11 @@ OWNERS: dict[str, Callable[[tg.Application], Any]] = {
     "WindowedStream": windowed_stream,
     "Windowed": windowed,
     "WindowResults": lambda app: windowed(app).count(),
+    "Rekeyed": lambda app: stream(app).select_key("timestamp"),
     "Table": lambda app: app.table("weather", history="1d"),
     "Handle": lambda app: defined(app).start(),
 }
-TYPES = [tg.Application, tg.Stream, tg.WindowedStream, tg.Windowed, tg.WindowResults]
+TYPES = [tg.Application, tg.Stream, tg.WindowedStream, tg.Windowed, tg.WindowResults, tg.Rekeyed]
 METHODS: Makers = {
     f"{kind.__name__}.{name}": lambda app, owner=OWNERS[kind.__name__], name=name: getattr(owner(app), name)
     for kind in [*TYPES, tg.Table, Handle]
@@ -126,11 +127,14 @@ SOUND: dict[str, Any] = {
     "reason": "it is wrong",
     "emits": {"delay": "int64"},
     "message": "R",
+    "key": "timestamp",
+    "partitions": 4,
 }
 MORE: dict[str, dict[str, Any]] = {
     "table": {"history": "1d"},
     "deduplicate": {"grace": "1h"},
     "to": {"topic": "results"},
+    "through": {"topic": "results"},
     "timestamp": {"field": "at"},
     "evict": {"function": "module:function"},
     "protobuf": {"schema": 'syntax = "proto3"; message R { int32 n = 1; }'},
@@ -197,6 +201,8 @@ def use(app: tg.Application, value: Any) -> None:
     """Put what a function or method has returned into the program, and check that."""
     if isinstance(value, tg.Application):
         app = value
+    elif isinstance(value, tg.Rekeyed):
+        value.to("results", partitions=4)
     elif isinstance(value, tg.Stream | tg.WindowedStream | tg.Windowed):
         finish(value)
     else:

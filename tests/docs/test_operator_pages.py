@@ -13,7 +13,7 @@ SHOWS = {
     "table_history": ["valid (1 operators", '"visib": 2'],
     "stream_table_join": ["valid (2 operators", "late", '"flight":"B61"'],
     "windowed_aggregation": ["valid (1 operators", '{"count":2,"max":9}', "True"],
-    "pipeline": ["valid (1 operators", "bob", "window_close", "eve"],
+    "pipeline": ["valid (1 operators", "bob", "window_close", "eve", '"n":2,"spent":12', "its new key is null"],
     "stream_stream_join": ["valid (1 operators", "unmatched", "matched", "bob", "left"],
     "deduplicate": ["valid (1 operators", '"from": "JFK"', "first"],
 }

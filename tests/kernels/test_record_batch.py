@@ -85,7 +85,7 @@ def numbered(listed: Sequence[Row], base_offset: int = 0) -> list[Row]:
 
 def stamp_of(count: int) -> Stamp:
     codes = (np.arange(count) % 2).astype(np.int8)
-    return Stamp(operator="late", batch=12, first_seq=9, cause_codes=codes, causes=["time", "keys"])
+    return Stamp(operator="late", batch=12, seq=9 + np.arange(len(codes)), cause_codes=codes, causes=["time", "keys"])
 
 
 def control(producer_id: int, kind: int, base_offset: int) -> bytes:

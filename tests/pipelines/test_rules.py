@@ -123,6 +123,7 @@ def test_all_problems_of_all_steps_are_reported_at_once() -> None:
         {"to": "a/b"},
         {"name": "t", "kind": "table_history", "history_retention": "1d"},
         {"name": "t", "kind": "nothing"},
+        {"name": "pairs", "kind": "stream_stream_join", "right": "clicks"},
         FINAL | {"timestamp": {"field": "x"}},
         FINAL,
     )
@@ -134,8 +135,9 @@ def test_all_problems_of_all_steps_are_reported_at_once() -> None:
         "steps.3.to": "not a valid topic name",
         "steps.4": "table_history has no results that a step could read",
         "steps.5": "there are no steps of kind nothing",
-        "steps.6": "timestamp is an option of the whole pipeline",
-        "steps.7": "another step is named final",
+        "steps.6": "stream_stream_join reads topics, and is no step",
+        "steps.7": "timestamp is an option of the whole pipeline",
+        "steps.8": "another step is named final",
     }
 
 

@@ -6,6 +6,7 @@ only windows can be emitted when they close, and a table has no `to`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -30,7 +31,7 @@ from tidegate.application.limits import EagerBound, StrictBound, TimeLimit, Wind
 from tidegate.application.options import Duration, Fault, Function, Unusable, function_name, option_of, optional
 from tidegate.application.places import caller
 from tidegate.application.windows import EndingWindow, Window
-from tidegate.contracts.naming import function_problem
+from tidegate.contracts.naming import NAME_FORM, function_problem, is_name
 from tidegate.expressions.column import Column
 
 if TYPE_CHECKING:
@@ -59,6 +60,11 @@ class Value:
             remedy = self.others.get(name) or _nearest(name, dir(type(self)))
             text = f"{type(self).__name__} has no attribute {name!r}" + (f"; {remedy}" if remedy else "")
             raise AttributeError(text, name=name, obj=self)
+
+    def _stateless(self, verb: str, options: dict[str, Any]) -> Self:
+        """Return what is defined so far with a further step without state."""
+        chain = self.definition.as_pipeline()
+        return replace(self, definition=chain.after(verb, caller(), options, (), len(chain.steps)))
 
 
 def _nearest(name: str, known: Iterable[str]) -> str | None:
@@ -282,6 +288,71 @@ def _given_twice(aggregates: Iterable[Any]) -> Fault:
 
 
 @dataclass(frozen=True)
+class Rekeyed(Value, Generic[Results]):
+    """Rows with another key, which go to a topic: there each key has its partition."""
+
+    results: Callable[[Definition, Definitions], Results] = field(repr=False)
+
+    others: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(
+            ("window", "suppress", "deduplicate", "join", "apply", "merge"),
+            "write .through(TOPIC, partitions=NUMBER) first: only there are all rows of a key in one partition",
+        ),
+        **dict.fromkeys(
+            ("filter", "require", "with_columns", "select", "map", "flat_map", "named"),
+            "call it before .select_key(...), or behind .through(TOPIC, partitions=NUMBER)",
+        ),
+        "keep": "write the rows to a topic: .to(TOPIC, partitions=NUMBER)",
+    }
+
+    def through(self, topic: str, *, partitions: int, name: str | None = None) -> Results:
+        """Register the operator that writes the rows to the topic; return them as another one reads them from there.
+
+        So what follows has all rows of a key in one partition: that of the key as Kafka's own clients choose it among
+        the topic's `partitions`. Its keys and values have the types that are known here, and timestamps stay. Late and
+        rejected records go to the same topic of dead letters, and time advances on its own as before. `name`: of the
+        operator that reads the topic; default: NAME_TOPIC, with `_` for what names cannot have.
+        """
+        place, written = caller(), _by_keys(topic, partitions)
+        _register(self, "through", written)
+        known = self.definition.options
+        options = {"input": written["output"]} | {option: known.get(option) for option in _KEPT_BEHIND}
+        called = _name_behind(self.definition.name, topic) if name is None else name
+        stream = Definition.begun(called, ".through", place, options).as_pipeline()
+        if isinstance(written["output"], Unusable):
+            stream = replace(stream, problems=())  # the operator that writes the topic has reported it
+        self.definitions.begin(stream)
+        return self.results(stream, self.definitions)
+
+    def to(self, topic: str, *, partitions: int, value: Format | None = None) -> None:
+        """Register the operator; write the rows to the topic, exactly once, and keep them in the lake too.
+
+        Each row is in the partition of its new key, as Kafka's own clients choose it among the topic's `partitions`.
+        `value`: the format in which values are written: one of Kafka's own serializers, for their only field, Avro
+        or Protobuf.
+        """
+        _register(_written(self, value), "to", _by_keys(topic, partitions))
+
+
+def _by_keys(topic: str, partitions: int) -> dict[str, Any]:
+    """Return the options of an output by keys. Without a topic that can be used, nothing needs its partitions."""
+    output = _topic(topic)
+    return {"output": output, "output_partitions": None if isinstance(output, Unusable) else partitions}
+
+
+_KEPT_BEHIND = ("dead_letters", "idle_after", "rewind_window", "time")
+"""Options of a stream that count for what reads it through a topic, too."""
+
+
+def _name_behind(name: str, topic: object) -> Any:
+    """Return the name of the operator that reads a stream through the topic; Unusable if it is too long."""
+    found = re.sub(r"[^a-z0-9_]", "_", f"{name}_{topic}".lower())
+    return (
+        found if is_name(found) else Unusable(Fault(found, "the name is too long", f"add name=..., with {NAME_FORM}"))
+    )
+
+
+@dataclass(frozen=True)
 class Source(Value, Generic[Results]):
     """Rows from which steps grow: the records of a topic, or the results of a step."""
 
@@ -290,7 +361,11 @@ class Source(Value, Generic[Results]):
         **dict.fromkeys(("count", "aggregate", "reduce"), "write .window(tg.tumbling(LENGTH, grace=...)) first"),
         **dict.fromkeys(
             ("group_by", "groupBy", "group_by_key", "groupByKey"),
-            "records are grouped by the keys of their topic; produce them with the keys to group by",
+            "write .select_key(KEY).through(TOPIC, partitions=NUMBER), and what is to be computed of each key",
+        ),
+        **dict.fromkeys(
+            ("through", "repartition", "key_by", "keyBy", "selectKey"),
+            "write .select_key(KEY).through(TOPIC, partitions=NUMBER)",
         ),
     }
 
@@ -343,9 +418,14 @@ class Source(Value, Generic[Results]):
             return replace(self, definition=self.definition.after(".merge", place, {}, [fault]))
         return replace(self, definition=merged(self.definition, theirs).after(".merge", place, {}))
 
-    def _stateless(self, verb: str, options: dict[str, Any]) -> Self:
-        chain = self.definition.as_pipeline()
-        return replace(self, definition=chain.after(verb, caller(), options, (), len(chain.steps)))
+    def select_key(self, key: Condition) -> Rekeyed[Results]:
+        """Return the rows with another key: a field, or an expression. Rows whose new key is null are rejected.
+
+        It is written by the serializer of Kafka's for its type. `through` or `to` then brings the rows of one key
+        together in one partition of a topic.
+        """
+        rekeyed = self._stateless(".select_key", {"select_key": _sql(key)})
+        return Rekeyed(rekeyed.definition, self.definitions, self._output)
 
     def join(
         self,
@@ -566,7 +646,7 @@ class WindowedStream(Source["WindowedStream"], Startable):
         return WindowedStream(definition, definitions)
 
 
-def _written(results: Stream | WindowedStream, value: Format | None) -> Value:
+def _written(results: Value, value: Format | None) -> Value:
     """Return the results with their values in that format; None: as they are."""
     return results if value is None else results._stateless(".to", {"encode": encoded(value)})
 

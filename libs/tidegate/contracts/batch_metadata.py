@@ -57,12 +57,13 @@ class Sink(NamedTuple):
     """What is written to an output topic of a pipeline.
 
     `step`: the step whose emissions are written. `since`: the batch in which that was configured. `windows`: how
-    windows are added to the records.
+    windows are added to the records. `partitions`: of the topic, if keys decide in which of them records are.
     """
 
     step: str
     since: int
     windows: AddedWindows | None
+    partitions: int | None = None
 
     @classmethod
     def from_raw(cls, raw: Sequence[Any]) -> Sink:

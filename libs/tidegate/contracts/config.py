@@ -451,12 +451,15 @@ class KeyRules(OperatorRules):
 class OutputDeclaration(NamedTuple):
     """What an operator declares about the topic that it writes. None: the operator does not know.
 
-    `closes_after`: how long after its end a window still changes, in ms.
+    `closes_after`: how long after its end a window still changes, in ms. `key`, `value`: the types of keys and values,
+    as a pipeline has them.
     """
 
     windows: Windows = None
     closes_after: int | None = None
     key_format: Format | None = None
+    key: str | None = None
+    value: Any = None
 
 
 def added_windows(config: KeyRules, output: OutputWindows) -> AddedWindows | None:
@@ -477,12 +480,14 @@ def output_windows_of(config: KeyRules, output: OutputWindows) -> Windows:
 class Output(NamedTuple):
     """An output topic of an operator, and how windows are added to its records.
 
-    `step`: of a pipeline, the step whose emissions are written there; None: all emissions are.
+    `step`: of a pipeline, the step whose emissions are written there; None: all emissions are. `partitions`: of the
+    topic, if keys decide in which of them records are; None: they are in the partition of their input's number.
     """
 
     topic: str
     step: str | None = None
     windows: AddedWindows | None = None
+    partitions: int | None = None
 
 
 class TableFacts(NamedTuple):
@@ -566,15 +571,16 @@ def flatten_topics(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_sink(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration with the last step `{to: TOPIC, key: kafka_windows}` as the output."""
+    """Return the configuration with the last step `{to: TOPIC, key: kafka_windows, partitions: N}` as the output."""
     steps = raw.get("steps")
     last = steps[-1] if isinstance(steps, list) and steps else None
-    if not isinstance(last, Mapping) or not {"to"} <= set(last) <= {"to", "key"} or "output" in raw:
+    if not isinstance(last, Mapping) or not {"to"} <= set(last) <= {"to", "key", "partitions"} or "output" in raw:
         return dict(raw)
     if last.get("key", "kafka_windows") != "kafka_windows":
         return dict(raw)
     windows = {"output_windows": "kafka"} if "key" in last else {}
-    return {**raw, "steps": raw["steps"][:-1], "output": last["to"], **windows}
+    by_keys = {"output_partitions": last["partitions"]} if "partitions" in last else {}
+    return {**raw, "steps": raw["steps"][:-1], "output": last["to"], **windows, **by_keys}
 
 
 def _without_types(raw: Mapping[str, Any]) -> dict[str, Any]:

@@ -135,6 +135,33 @@ RULES = (
         removals=(condition("False"),),
     ),
     Rule(
+        slug="partitions-of-keys",
+        name="a topic by keys has its records in the partitions that Kafka's clients choose, and as many as configured",
+        chapter=Chapter.KAFKA,
+        tests=(
+            *tests(
+                "runtime/publishing/test_output_by_key",
+                "keys_are_partitioned_as_kafka_s_clients_do",
+                "a_record_without_a_key_goes_to_the_partition_of_its_input_modulo_those_of_the_output",
+                "each_record_is_in_the_partition_of_its_key_in_the_order_of_the_log",
+                "of_each_new_key_the_topic_has_the_records_of_each_input_partition_once_in_their_order",
+                "the_partitions_of_a_task_number_their_batches_for_a_partition_one_after_the_other",
+            ),
+            *tests(
+                "runtime/batch_loop/test_preflight",
+                "a_topic_whose_partitions_keys_decide_has_as_many_as_configured",
+            ),
+        ),
+        removals=(
+            value("np.full(len(keys), of_input % partitions)", way="murmur2"),
+            instead(
+                "for each in found:\n    yield _encoded(producer, route, output.topic, partition, each)",
+                way="one-queue",
+            ),
+            condition("False", way="checked"),
+        ),
+    ),
+    Rule(
         slug="same-input-partitions",
         name="an input with a different number of partitions stops the operator",
         chapter=Chapter.KAFKA,

@@ -106,6 +106,20 @@ RULES = (
         removals=(value("None"),),
     ),
     Rule(
+        slug="absent-mark-by-keys",
+        name="where keys decide, the headers of the input partition's own records count, in the partitions of its keys",
+        chapter=Chapter.MARK,
+        tests=tests(
+            "runtime/publishing/test_output_by_key",
+            "without_a_mark_the_partitions_of_the_batch_s_keys_are_searched_for_the_input_partition_s_records",
+            "without_a_mark_one_partition_that_has_the_batch_shows_that_all_have_it",
+        ),
+        removals=(
+            argument("of_input", "None"),
+            replaced("self._places_by_key(by_keys[topic], partition, batch)", "[partition]"),
+        ),
+    ),
+    Rule(
         slug="absent-mark-newest-output",
         name="without a mark only the newest output is in question",
         chapter=Chapter.MARK,

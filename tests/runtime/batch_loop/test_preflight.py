@@ -22,6 +22,7 @@ from tidegate.runtime.batch_loop.preflight import (
     check_functions,
     check_topics,
     find_topics,
+    topics_in,
 )
 
 pytestmark = pytest.mark.fast
@@ -54,6 +55,32 @@ def test_an_output_with_fewer_partitions_is_refused() -> None:
     with pytest.raises(UserError, match="fewer partitions") as refused:
         check(out=("id of out", 1))
     assert "at least 2 partitions" in refused.value.remedy
+
+
+@pytest.mark.parametrize("partitions", [3, 5])
+def test_a_topic_whose_partitions_keys_decide_has_as_many_as_configured(partitions: int) -> None:
+    kafka = ScriptedKafka()
+    steps = [{"filter": "key = 'a'::BLOB"}, {"to": "out", "partitions": 4}]
+    config = read(PipelineConfig, {"kind": "pipeline", "input": "in", "steps": steps})
+    kafka.topics["out"] = ("id of out", 4)
+    check_topics(BEFORE, config, find_topics(kafka, config, BEFORE.topics))  # type: ignore[arg-type]
+    kafka.topics["out"] = ("id of out", partitions)
+    with pytest.raises(UserError, match="has another number of partitions") as refused:
+        check_topics(BEFORE, config, find_topics(kafka, config, BEFORE.topics))  # type: ignore[arg-type]
+    assert refused.value.value == f"out: {partitions}, configured: 4"
+    assert refused.value.remedy == f"create out with 4 partitions, or write partitions: {partitions}"
+    with pytest.raises(UserError, match="topic out does not exist") as missing:
+        topics_in({"in": kafka.topic("in")}, config, {})
+    assert missing.value.remedy == "tidegate topics create out --partitions 4"
+
+
+def test_by_keys_a_topic_may_have_fewer_partitions_than_the_input() -> None:
+    kafka = ScriptedKafka()
+    config = read(
+        PipelineConfig, {"kind": "pipeline", "input": "in", "output": "out", "output_partitions": 1, "steps": []}
+    )
+    kafka.topics["out"] = ("id of out", 1)
+    check_topics(BEFORE, config, find_topics(kafka, config, BEFORE.topics))  # type: ignore[arg-type]
 
 
 def test_a_topic_of_dead_letters_with_fewer_partitions_is_refused() -> None:

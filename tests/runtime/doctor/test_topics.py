@@ -32,8 +32,9 @@ OUTPUT = replace(INPUT, name="out", id="2")
 
 
 def operator(**more: Any) -> OperatorConfig:
-    raw = {"kind": "suppression", "input": "in", "output": "out", "until": {"time_limit": "1h"}}
-    return application(operators={"updates": raw | more}).operators["updates"]
+    raw = {"kind": "suppression", "input": "in", "output": "out", "until": {"time_limit": "1h"}} | more
+    given = {option: value for option, value in raw.items() if value is not None}
+    return application(operators={"updates": given}).operators["updates"]
 
 
 def log(**more: Any) -> Any:
@@ -50,7 +51,7 @@ def between(*topics: Inspected, config: OperatorConfig | None = None, newest: An
     """An operator between those topics, in place of the sound ones of their names."""
     found = {topic.name: topic for topic in (INPUT, OUTPUT, *topics)}
     return OperatorTopics(
-        name="updates", config=config or operator(), topics=found, newest=newest or log(), now_ms=NOW_MS
+        name="updates", config=config or operator(), topics=found, newest=newest or log(), now_ms=NOW_MS, by_keys={}
     )
 
 
@@ -75,6 +76,29 @@ def test_a_missing_topic_is_reported_with_the_command_that_makes_it() -> None:
         ("a topic does not exist", "out", "tidegate topics create out --partitions 4"),
     ]
     assert [value for _, value, _ in found(replace(seen, topics={}))] == ["in", "out"]
+
+
+def by_key(partitions: int) -> OperatorConfig:
+    raw = {"kind": "pipeline", "until": None, "steps": [{"select_key": "timestamp"}], "output_partitions": partitions}
+    return operator(**raw)
+
+
+def test_a_missing_topic_whose_partitions_keys_decide_is_made_with_as_many_by_its_writer_and_its_reader() -> None:
+    writer = replace(between(config=by_key(6)), topics={"in": INPUT}, by_keys={"out": 6})
+    reader = replace(between(config=operator(input="out", output=None)), topics={}, by_keys={"out": 6}, newest=None)
+    missing = [("a topic does not exist", "out", "tidegate topics create out --partitions 6")]
+    assert found(writer) == missing
+    assert found(reader) == missing
+
+
+def test_another_number_of_partitions_than_configured_for_keys_is_reported() -> None:
+    assert found(between(replace(OUTPUT, partitions=6), config=by_key(6))) == []
+    [finding] = found(between(config=by_key(6)))
+    assert finding == (
+        "the topic whose partitions keys decide has another number of partitions",
+        "out: 4, configured: 6",
+        "create out with 6 partitions, or write partitions: 4",
+    )
 
 
 def test_too_few_partitions_of_the_output_are_reported() -> None:

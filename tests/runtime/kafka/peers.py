@@ -97,7 +97,7 @@ def columns(rows: Sequence[Row]) -> OutgoingColumns:
 def stamp(count: int, batch: int = 1, operator: str = "op") -> Stamp:
     """A stamp for that many emissions, all of cause `time`."""
     codes = np.zeros(count, np.int8)
-    return Stamp(operator=operator, batch=batch, first_seq=0, cause_codes=codes, causes=["time"])
+    return Stamp(operator=operator, batch=batch, seq=np.arange(len(codes)), cause_codes=codes, causes=["time"])
 
 
 def _row(message: Message) -> Row:

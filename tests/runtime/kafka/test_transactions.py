@@ -63,7 +63,8 @@ def emit(
 ) -> Producer:
     chosen = {"max_batch_bytes": LIMIT, "deadline_s": 30.0} | options
     limit, after_first = chosen.pop("max_batch_bytes"), chosen.pop("after_first", lambda: None)
-    batches = encoded(producer, topic, 0, [(columns(rows), stamp(len(rows), batch))], max_batch_bytes=limit)
+    stamped = replace(stamp(len(rows), batch), partition=chosen.pop("of_input", None))
+    batches = encoded(producer, topic, 0, [(columns(rows), stamped)], max_batch_bytes=limit)
     return produce(kafka, producer, [batches], after_first=after_first, **chosen)
 
 
@@ -308,6 +309,20 @@ def test_the_newest_batch_is_found_before_records_of_other_writers(
     write(broker.bootstrap, name, [row(b"other", headers=encode_headers([(b"trace", b"1")]))] * 3_000)
     assert newest_batch_header(kafka, name, 0, "op") == 2
     assert newest_batch_header(kafka, name, 0, "another") is None
+
+
+def test_the_newest_batch_of_a_partition_of_the_input_is_found_among_those_of_others(
+    kafka: KafkaClient, topic: NewTopic, start: Start
+) -> None:
+    name, producer = topic(), start()
+    for batch, partition in ((1, 0), (2, 0), (3, 1)):
+        producer = end(
+            kafka,
+            emit(kafka, producer, name, [row(b"v")], batch=batch, of_input=partition),
+            commit=True,
+            deadline_s=30,
+        )
+    assert [newest_batch_header(kafka, name, 0, "op", of_input) for of_input in (0, 1, 2, None)] == [2, 3, None, 3]
 
 
 def test_a_timeout_longer_than_the_broker_allows_is_a_user_error(kafka: KafkaClient) -> None:

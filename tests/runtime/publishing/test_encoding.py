@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -45,7 +46,7 @@ def sent(windows, lines) -> tuple[OutgoingColumns, Stamp]:
         partition=0,
         batch=1,
     )
-    return outgoing(to, rows, windows)
+    return outgoing(to, rows, Output("out", windows=windows), np.arange(count))
 
 
 def bounds(stamp: Stamp) -> tuple[list[int], list[int]] | None:

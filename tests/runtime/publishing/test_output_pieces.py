@@ -37,7 +37,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, rows: pa.Table, piece_bytes: int) -> l
 
     def note(producer: Producer, topic: str, partition: int, pieces: Any, **_: Any) -> Any:
         for columns, stamp in pieces:
-            found.append((stamp.first_seq, columns.value.to_pylist()))
+            found.append((stamp.seq[0], columns.value.to_pylist()))
             assert len(stamp.cause_codes) == len(columns.timestamp)
             yield None
 

@@ -47,7 +47,7 @@ def _without_keep(step: Mapping[str, Any]) -> dict[str, Any]:
 def _ended(chain: Definition) -> Definition:
     """Return the chain as a pipeline whose last step is what writes its results; without a topic, these are kept."""
     chain = chain.as_pipeline()
-    topic, windows = chain.options.get("output"), chain.options.get("output_windows")
+    topic, windows, partitions = (chain.options.get(option) for option in _SINK)
     left = replace(chain, options={name: each for name, each in chain.options.items() if name not in _SINK})
     if "output" not in chain.options and "output" not in chain.unusable:
         if not left.steps:
@@ -56,6 +56,7 @@ def _ended(chain: Definition) -> Definition:
     at = len(left.steps)
     calls = tuple(call._replace(options=_of_sink(call.options, at)) for call in left.calls)
     sink = {"to": topic, **({} if windows is None else {"key": "kafka_windows"})}
+    sink |= {} if partitions is None else {"partitions": partitions}
     return replace(
         left,
         options={**left.options, "steps": [*left.steps, sink]},
@@ -65,7 +66,7 @@ def _ended(chain: Definition) -> Definition:
     )
 
 
-_SINK = {"output": "to", "output_windows": "key"}
+_SINK = {"output": "to", "output_windows": "key", "output_partitions": "partitions"}
 """Options of an operator with one output, and those of the step that writes a topic."""
 
 

@@ -49,6 +49,9 @@ class FrameSource(Definitions):
         if call.verb == ".keep":
             remedy = "start each chain under a name of its own: .start(NAME, lake=...) keeps its results in the lake"
             raise UserError("a query on a DataFrame has one output", value=call, remedy=remedy)
+        if call.verb == ".through":
+            remedy = "begin the stream with that key: tidegate.spark.stream(df, key=...)"
+            raise UserError("a DataFrame's stream goes through no topic", value=call, remedy=remedy)
         remedy = "write .start(NAME, lake=...), and write its .emissions() to any sink of Spark"
         raise UserError("an operator on a DataFrame writes to no topic", value=call, remedy=remedy)
 

@@ -24,6 +24,7 @@ from tidegate.contracts.naming import (
     HEADER_ERROR_PARTITION,
     HEADER_ERROR_TOPIC,
     HEADER_OPERATOR,
+    HEADER_PARTITION,
     HEADER_SEQ,
     HEADER_WINDOW_END,
     HEADER_WINDOW_START,
@@ -73,17 +74,19 @@ class Origin:
 class Stamp:
     """The headers that say where records come from.
 
-    Record i has seq `first_seq` + i and cause `causes[cause_codes[i]]`. `windows`: starts and ends in ms >= 0, if
-    results of windows are written. `origin`: for dead letters.
+    Record i has seq `seq[i]` and cause `causes[cause_codes[i]]`. `windows`: starts and ends in ms >= 0, if results of
+    windows are written. `origin`: for dead letters. `partition`: of the input that the records were made of, where
+    their keys decide in which partition of the output they are.
     """
 
     operator: str
     batch: int
-    first_seq: int
+    seq: Int64s
     cause_codes: npt.NDArray[np.int8]
     causes: Sequence[str]
     windows: tuple[Int64s, Int64s] | None = None
     origin: Origin | None = None
+    partition: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +229,9 @@ def _added(stamp: Stamp | None, count: int) -> _Added:
         nothing, no_choice = _binaries([]), read_only(np.empty(0, np.int8))
         return _Added(0, nothing.data, nothing, np.empty((0, count), np.int64), nothing, no_choice)
     constant = [_header(HEADER_OPERATOR, stamp.operator), _header(HEADER_BATCH, str(stamp.batch))]
-    numbers = {HEADER_SEQ: np.arange(stamp.first_seq, stamp.first_seq + count, dtype=np.int64)}
+    if stamp.partition is not None:
+        constant.append(_header(HEADER_PARTITION, str(stamp.partition)))
+    numbers = {HEADER_SEQ: stamp.seq}
     choices = [[_header(HEADER_CAUSE, cause)] for cause in stamp.causes]
     if stamp.windows is not None:
         numbers |= dict(zip((HEADER_WINDOW_START, HEADER_WINDOW_END), stamp.windows, strict=True))

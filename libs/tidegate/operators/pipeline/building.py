@@ -12,10 +12,11 @@ from tidegate.contracts.config import TableRead
 from tidegate.contracts.flow import Stateless
 from tidegate.contracts.operator import Operator
 from tidegate.contracts.records import STREAM_PORT, TABLE_PORT
-from tidegate.operators.pipeline.config import Encode, FilterBy, FlatMap, Map, PipelineRules, Stateful
+from tidegate.operators.pipeline.config import Encode, FilterBy, FlatMap, Map, PipelineRules, SelectKey, Stateful
 from tidegate.operators.pipeline.evaluated.calling import FunctionStep
 from tidegate.operators.pipeline.evaluated.compiling import compiled
 from tidegate.operators.pipeline.evaluated.encoding import encoding
+from tidegate.operators.pipeline.evaluated.rekeying import rekeying
 from tidegate.operators.pipeline.operator import Pipeline
 from tidegate.operators.pipeline.passage.pass_through import PassThrough
 from tidegate.operators.pipeline.passage.stateless import merging, of_port
@@ -88,4 +89,6 @@ def _does(node: Node, place: Place) -> Operator | Stateless:
         return FunctionStep(node.steps[0], place)
     if isinstance(node.steps[0], Encode):
         return encoding(node.steps[0], place)
+    if isinstance(node.steps[0], SelectKey):
+        return rekeying(node.steps[0], place)
     return compiled([step for step in node.steps if isinstance(step, Evaluated)], place)

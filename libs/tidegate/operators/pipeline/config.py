@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
+from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from tidegate.contracts.config import (
@@ -35,7 +35,7 @@ from tidegate.operators.pipeline.rules import own_table, shown, sinks
 from tidegate.operators.pipeline.rules.changes import Chain, changes_of_results, changes_of_steps
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import Place, as_config
-from tidegate.operators.pipeline.rules.reading import Reading
+from tidegate.operators.pipeline.rules.reading import BY_KEYS, Reading, check_partitions
 from tidegate.operators.pipeline.rules.steps import (
     Called,
     Encode,
@@ -45,6 +45,7 @@ from tidegate.operators.pipeline.rules.steps import (
     Map,
     Require,
     Select,
+    SelectKey,
     Sink,
     Stateful,
     Stateless,
@@ -53,7 +54,7 @@ from tidegate.operators.pipeline.rules.steps import (
     call_of,
     steps_as_written,
 )
-from tidegate.operators.pipeline.rules.value_types import ValueType, shown_as, value_as_written, values_of
+from tidegate.operators.pipeline.rules.value_types import ValueType, shown_as, type_of, value_as_written, values_of
 
 __all__ = [
     "Encode",
@@ -65,6 +66,7 @@ __all__ = [
     "PipelineRules",
     "Require",
     "Select",
+    "SelectKey",
     "Sink",
     "Stateful",
     "Stateless",
@@ -122,7 +124,7 @@ OwnTable = Annotated[
 class PipelineRules(KeyRules):
     """The rules of a pipeline: steps that pass rows to each other, with one log, one commit and one state."""
 
-    live: ClassVar[frozenset[str]] = frozenset({"steps"})
+    live: ClassVar[frozenset[str]] = frozenset({"steps", "output_partitions"})
 
     kind: Literal["pipeline"] = "pipeline"
     """Kind of operator."""
@@ -140,10 +142,10 @@ class PipelineRules(KeyRules):
     """The table whose rows are in the input, too, on DataFrames; a step joins the stream with it. Default: none is."""
     steps: Steps
     """The steps, in order: `{name: NAME, kind: KIND, ...}` with the options of that kind; `{filter: SQL}`, `{require:
-    SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`, `{encode: FORMAT}`, `{to: TOPIC}`;
-    with a function of yours `{filter: {function: module:function}}`, `{map: module:function, emits: {NAME: TYPE}}`,
-    `{flat_map: ...}` likewise. A step reads the one before it, or with `from: NAME` another one; `from: [NAME, NAME]`
-    merges several."""
+    SQL, reason: TEXT}`, `{with_columns: {NAME: SQL}}`, `{select: {NAME: SQL}}`, `{encode: FORMAT}`, `{select_key:
+    SQL}`, `{to: TOPIC}`; with a function of yours `{filter: {function: module:function}}`, `{map: module:function,
+    emits: {NAME: TYPE}}`, `{flat_map: ...}` likewise. A step reads the one before it, or with `from: NAME` another
+    one; `from: [NAME, NAME]` merges several."""
 
     @model_validator(mode="before")
     @classmethod
@@ -170,16 +172,20 @@ class PipelineRules(KeyRules):
     def shown(self, step: str | None = None) -> OperatorRules:
         """Return the rules with the formats in which views show results, or what a step with a name holds and emits."""
         if step is None:
-            return self.model_copy(update={"value_format": shown.of_results(self.steps, self.places(), self)})
+            keys = shown.keys_of_results(self.steps, self.places(), self)
+            values = shown.of_results(self.steps, self.places(), self)
+            return self.model_copy(update={"key_format": keys, "value_format": values})
         rules = self.operators.get(step, self)
         is_own_table = self.table is not None and step == self.table.name
         form = rules.value_format if is_own_table else shown.of_step(self.steps, self.places(), self, step)
-        return rules.model_copy(update={"key_format": self.key_format, "value_format": form})
+        keys = shown.keys_of_step(self.steps, self.places(), self, step)
+        return rules.model_copy(update={"key_format": keys, "value_format": form})
 
     def shown_formats(self) -> set[ShownAs]:
         """Return the formats of keys and values that the views of all steps need."""
         named = [*self.operators, *(step.name for step in self.steps if not isinstance(step, Sink) and step.name)]
-        return {self.key_format, *(self.shown(name).value_format for name in (None, *named))}
+        found = [self.shown(name) for name in (None, *named)]
+        return {self.key_format, *(each.key_format for each in found), *(each.value_format for each in found)}
 
     def holds(self) -> dict[str, int | None]:
         """Return by step how far the marks that it passes on stay behind its stream time, ms; None: it passes none."""
@@ -228,6 +234,9 @@ class PipelineConfig(PipelineRules, OperatorConfig):
 
     output_windows: OutputWindows = "headers"
     """How results name their windows: in `headers`, or with `kafka` in the key, in Kafka's format."""
+    output_partitions: Annotated[int | None, Field(ge=1, validate_default=True)] = None
+    """Number of partitions of the output topic; the keys decide in which of them results are, as with Kafka's own
+    clients. Default: they are in the partition of their input's number."""
 
     @field_validator("table")
     @classmethod
@@ -245,6 +254,17 @@ class PipelineConfig(PipelineRules, OperatorConfig):
             return output
         last = _places(info.data["steps"], _start(info.data))[-1]
         return sinks.checked(output, last.maker, info.data.get("windows"))
+
+    @field_validator("output_partitions")
+    @classmethod
+    def _output_partitions_fit_keys(cls, partitions: int | None, info: ValidationInfo) -> int | None:
+        if "steps" not in info.data or "output" not in info.data:
+            return partitions
+        if info.data["output"] is not None:
+            check_partitions(_places(info.data["steps"], _start(info.data))[-1], partitions)
+        elif partitions is not None:
+            raise InvalidValue("there is no output topic", f"add output: TOPIC, or write a step {BY_KEYS}")
+        return partitions
 
     def part_changes(
         self, before: OperatorRules, known: int = MAX_TIMESTAMP, held: Held = holds_nothing
@@ -265,25 +285,43 @@ class PipelineConfig(PipelineRules, OperatorConfig):
         """Return the topics of the results, each with the step whose emissions are written there."""
         graph, places = Graph(self.steps), self.places()
         found = [
-            Output(each.sink.to, each.node, sinks.added(each.sink.output_windows, places[each.at].maker, self))
+            Output(
+                topic=each.sink.to,
+                step=each.node,
+                windows=sinks.added(each.sink.output_windows, places[each.at].maker, self),
+                partitions=each.sink.partitions,
+            )
             for each in graph.written()
         ]
-        last = [] if self.output is None else [Output(self.output, graph.last(), self.adds_windows())]
-        return (*found, *last)
+        if self.output is not None:
+            found.append(Output(self.output, graph.last(), self.adds_windows(), self.output_partitions))
+        return tuple(found)
 
     def declares(self, topic: str) -> OutputDeclaration:
         """Return what is known of one of the topics of results: as `writes` says of that of the last step."""
         for each in Graph(self.steps).written():
             if each.sink.to == topic:
-                return self._declared(each.sink.output_windows, self.places()[each.at])
+                return self._declared(each.sink.output_windows, self.places()[each.at], each.sink.partitions)
         return self.writes()
 
     def writes(self) -> OutputDeclaration:
         """Return what is known of the output topic: how it names windows, when these close, and the format of keys."""
-        return self._declared(self.output_windows, self.places()[-1])
+        return self._declared(self.output_windows, self.places()[-1], self.output_partitions)
 
-    def _declared(self, output: OutputWindows, place: Place) -> OutputDeclaration:
-        return sinks.declared(output, place.maker, self)._replace(key_format=self.explicit_key_format)
+    def _declared(self, output: OutputWindows, place: Place, partitions: int | None) -> OutputDeclaration:
+        """Return what is known of a topic; the types of keys and values where keys decide its partitions."""
+        found = sinks.declared(output, place.maker, self)
+        keys = (shown_as(place.key) or "bytes") if place.rekeyed else self.explicit_key_format
+        if partitions is None:
+            return found._replace(key_format=keys)
+        return found._replace(key_format=keys, key=place.key, value=type_of(place.values))
+
+    @classmethod
+    def inferred_options(cls, raw: Mapping[str, Any], topic: OutputDeclaration) -> dict[str, Any]:
+        """Return also the types of keys and values, if the writer of the input knows them."""
+        own = {"key": topic.key, "value": topic.value}
+        known = {option: value for option, value in own.items() if value is not None}
+        return super().inferred_options(raw, topic) | known
 
     def functions(self) -> tuple[str, ...]:
         """Return the functions that the steps call."""

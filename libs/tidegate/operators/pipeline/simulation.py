@@ -29,6 +29,8 @@ _MERGED = _SESSIONS | {
 }
 _NOT_A, _OF_C = {"filter": "key <> 'a'::BLOB"}, {"require": "key <> 'c'::BLOB", "reason": "it is of c"}
 
+_OTHER_KEY = {"select_key": "CASE WHEN timestamp % 9 > 0 THEN CAST(timestamp % 7 AS varchar) END"}
+
 SIMULATED: dict[str, dict[str, Any]] = {
     "quiet keys": {"steps": [_COUNT, _CLOSED, {"filter": "count < 3"}], "dead_letters": "refused"},
     "two branches": {
@@ -43,6 +45,15 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "time of records": {"time": "records", "steps": [_NOT_A, _FEW, _COUNT, {"filter": "count > 1"}, _CLOSED]},
     "merged values": {"steps": [{"select": {"n": "timestamp % 7", "most": "timestamp"}}, _MERGED]},
     "passed records": {"steps": [{"to": "branched"}, _NOT_A, _OF_C], "dead_letters": "refused", "idle_after": "4s"},
+    "another key": {
+        "steps": [_OTHER_KEY, {"to": "rekeyed", "partitions": 4}, _NOT_A | {"from": "input"}],
+        "dead_letters": "refused",
+        "idle_after": "4s",
+    },
+    "another key behind state": {
+        "steps": [_FIRST, _OTHER_KEY, {"to": "rekeyed", "partitions": 4}, _COUNT | {"from": "input"}],
+        "dead_letters": "refused",
+    },
     "idle steps": {"steps": [_COUNT, _CLOSED], "idle_after": "4s"},
     "quiet keys behind a join": {
         "steps": [_JOINED, _NOT_A, _COUNT, _CLOSED, {"filter": "count < 3"}],

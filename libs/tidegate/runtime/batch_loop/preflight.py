@@ -36,7 +36,7 @@ def topics_in(found: Mapping[str, TopicMetadata], config: OperatorConfig, known:
     names = _names(config)
     for name in names:
         if name not in found:
-            raise _missing(name, known.get(name))
+            raise _missing(name, known.get(name), configured(config).partitions.get(name))
     return Topics(
         ids={name: found[name].id for name in names},
         partitions={name: len(found[name].leaders) for name in names},
@@ -47,8 +47,8 @@ def _names(config: OperatorConfig) -> list[str]:
     return [*config.inputs, *configured(config).topics]
 
 
-def _missing(name: str, known: str | None) -> TidegateError:
-    missing = NoSuchTopic.named(name)
+def _missing(name: str, known: str | None, partitions: int | None) -> TidegateError:
+    missing = NoSuchTopic.named(name, partitions)
     return missing if known is None else gone(missing, f"its topic id was {known}")
 
 
@@ -64,7 +64,7 @@ def gone(error: NoSuchTopic, value: str | None = None) -> EngineError:
 def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None:
     """Raise StateError, with the remedy, if a topic changed since `before`: by name, topic id or partition count.
 
-    Raise UserError if an output or dead-letter topic has fewer partitions than the input.
+    Raise UserError if an output or dead-letter topic has fewer partitions than the input, or others than keys need.
     """
     if before.input and before.input_topics != list(config.inputs):
         raise StateError(
@@ -90,9 +90,18 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
             remedy=f"move what is held to the partitions of its keys: tidegate rescale FILE {before.operator} "
             f"--partitions {partitions}",
         )
+    by_keys = configured(config).partitions
+    for topic, wanted in by_keys.items():
+        # rule: partitions-of-keys/checked
+        if now.partitions[topic] != wanted:
+            raise UserError(
+                "the topic whose partitions keys decide has another number of partitions",
+                value=f"{topic}: {now.partitions[topic]}, configured: {wanted}",
+                remedy=f"create {topic} with {wanted} partitions, or write partitions: {now.partitions[topic]}",
+            )
     for topic in configured(config).topics:
         # rule: enough-output-partitions
-        if now.partitions[topic] < partitions:
+        if topic not in by_keys and now.partitions[topic] < partitions:
             role = "dead-letters" if topic == config.dead_letters else "output"
             raise UserError(
                 f"the {role} topic has fewer partitions than the input",

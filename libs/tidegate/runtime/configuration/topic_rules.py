@@ -67,9 +67,11 @@ def _outputs(config: OperatorConfig) -> dict[str, Output]:
     return {output.topic: output for output in config.outputs()}
 
 
-def _form(config: OperatorConfig, topic: str) -> tuple[str, str | None]:
-    """Return what a reader of an output has to know: the kind of operator, and how it adds windows to records."""
-    return config.kind, _outputs(config)[topic].windows
+def _form(config: OperatorConfig, topic: str) -> tuple[str, str | None, int | None]:
+    """Return what a reader of an output has to know: the kind of operator, how it adds windows to records, and whether
+    keys decide their partitions."""
+    output = _outputs(config)[topic]
+    return config.kind, output.windows, output.partitions
 
 
 def _collision(name: str, option: str, topic: str | None, cause: str) -> Problem:

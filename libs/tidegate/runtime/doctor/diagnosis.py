@@ -15,6 +15,7 @@ from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import current_driver, instances, lake, machine, object_stores, states, topics
 from tidegate.runtime.doctor.findings import Finding, Findings, of_error
 from tidegate.runtime.kafka.inspection import Cluster
+from tidegate.runtime.publishing.topics import configured
 
 Check = Callable[[], Findings]
 
@@ -71,4 +72,9 @@ def _operator_topics(
         topics=cluster.topics,
         newest=logs[name].newest if name in logs else None,
         now_ms=SYSTEM_CLOCK.now_ms(),
+        by_keys={
+            topic: partitions
+            for config in application.operators.values()
+            for topic, partitions in configured(config).partitions.items()
+        },
     )

@@ -23,13 +23,18 @@ LONGEST_TRANSACTION_MS = 180_000
 
 @dataclass(frozen=True, kw_only=True)
 class OperatorTopics:
-    """An operator and its topics. `newest`: its newest commit, None before the first. `now_ms`: the wall clock."""
+    """An operator and its topics.
+
+    `newest`: its newest commit, None before the first. `now_ms`: the wall clock. `by_keys`: the numbers of partitions
+    of topics in which keys decide the partition, whichever operator writes them.
+    """
 
     name: str
     config: OperatorConfig
     topics: Mapping[str, Inspected]
     newest: BatchMeta | None
     now_ms: int
+    by_keys: Mapping[str, int]
 
     @property
     def input(self) -> Inspected | None:
@@ -77,8 +82,9 @@ def topics_exist(operator: OperatorTopics) -> Findings:
     config = operator.config
     for name in (*config.inputs, *configured(config).topics):
         if name not in operator.topics:
-            partitions = f" --partitions {operator.input.partitions}" if operator.input else ""
-            yield operator.finding("a topic does not exist", name, f"tidegate topics create {name}{partitions}")
+            partitions = operator.by_keys.get(name, operator.input and operator.input.partitions)
+            wanted = f" --partitions {partitions}" if partitions else ""
+            yield operator.finding("a topic does not exist", name, f"tidegate topics create {name}{wanted}")
 
 
 def topics_are_those_of_the_log(operator: OperatorTopics) -> Findings:

@@ -83,9 +83,10 @@ class NoSuchTopic(UserError):
     """The cluster has no topic with this name."""
 
     @classmethod
-    def named(cls, name: str) -> NoSuchTopic:
-        """Return the error for the topic of this name."""
-        return cls(f"topic {name} does not exist", remedy=f"tidegate topics create {name}")
+    def named(cls, name: str, partitions: int | None = None) -> NoSuchTopic:
+        """Return the error for the topic of this name. `partitions`: how many it is to have; None: any number."""
+        wanted = "" if partitions is None else f" --partitions {partitions}"
+        return cls(f"topic {name} does not exist", remedy=f"tidegate topics create {name}{wanted}")
 
 
 class KafkaClient:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from kafka.protocol.consumer import OffsetFetchRequest
 
 from tidegate.contracts.errors import OffsetsGone, Unavailable
-from tidegate.contracts.naming import HEADER_BATCH, HEADER_OPERATOR
+from tidegate.contracts.naming import HEADER_BATCH, HEADER_OPERATOR, HEADER_PARTITION
 from tidegate.contracts.records import Records
 from tidegate.kernels.record_format.record_batch import decode_headers
 from tidegate.runtime.kafka.client import GROUP, KafkaClient
@@ -78,18 +78,25 @@ def committed_offsets(
     raise timed_out(code, what)
 
 
-def newest_batch_header(client: KafkaClient, topic: str, partition: int, operator: str) -> int | None:
+def newest_batch_header(
+    client: KafkaClient, topic: str, partition: int, operator: str, of_input: int | None = None
+) -> int | None:
     """Return the batch number of the operator's newest committed record in the partition; None if there is no record.
+
+    `of_input`: consider those records alone that were made of this partition of the input, as a header says.
 
     Reads backwards in growing steps, each of bounded memory, down to the partition's first offset, which may increase
     meanwhile. Raises Unavailable if other transactions stay open there: they may hide a record of the operator.
     """
+    own = {HEADER_OPERATOR.encode(): operator.encode()}
+    if of_input is not None:
+        own[HEADER_PARTITION.encode()] = b"%d" % of_input
     first, end = earliest(client, topic)[partition], _ended(client, topic, partition)
     step = _FIRST_STEP
     while end > first:
         start = max(first, end - step)
         try:
-            found = _newest_between(client, topic, partition, start, end, operator)
+            found = _newest_between(client, topic, partition, start, end, own)
         except OffsetsGone:
             first = earliest(client, topic)[partition]
             continue
@@ -113,21 +120,24 @@ def _ended(client: KafkaClient, topic: str, partition: int) -> int:
     )
 
 
-def _newest_between(client: KafkaClient, topic: str, partition: int, start: int, end: int, operator: str) -> int | None:
+def _newest_between(
+    client: KafkaClient, topic: str, partition: int, start: int, end: int, own: Mapping[bytes, bytes]
+) -> int | None:
     newest = None
     while start < end:
         read = fetch(client, topic, partition, start, end, max_bytes=_STEP_BYTES, deadline_s=TIMEOUT_S)
-        found = _newest_of(read.records, operator)
+        found = _newest_of(read.records, own)
         newest, start = newest if found is None else found, read.next_offset
     return newest
 
 
-def _newest_of(records: Records, operator: str) -> int | None:
+def _newest_of(records: Records, own: Mapping[bytes, bytes]) -> int | None:
+    """Return the batch of the newest record that has these headers of its own; None if none has."""
     for index in np.flatnonzero(records.headers_length)[::-1].tolist():
         [row] = records.slice(index, index + 1).rows()
         headers = dict(decode_headers(row.headers))
         # rule: own-headers
-        if headers.get(HEADER_OPERATOR.encode()) == operator.encode():
+        if all(headers.get(name) == value for name, value in own.items()):
             return int(headers[HEADER_BATCH.encode()] or b"")
     return None
 

@@ -6,7 +6,7 @@ from the same rows, so that what is published again equals the first output byte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NamedTuple
@@ -19,7 +19,9 @@ from tidegate.contracts.batch_metadata import Raised
 from tidegate.contracts.config import AddedWindows, Output
 from tidegate.contracts.errors import OutputTooLarge
 from tidegate.contracts.kill_points import reach
+from tidegate.contracts.operator import Array
 from tidegate.kernels import window_keys
+from tidegate.kernels.record_format.partitioner import partitions_of
 from tidegate.kernels.record_format.record_batch import Origin, OutgoingColumns, Stamp
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.transactions import Outgoing, Producer, encoded, produce
@@ -72,7 +74,7 @@ class Opened(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Output that is ready to be sent in one transaction: each partition's record batches, the first one encoded."""
+    """Output that is ready to be sent in one transaction: queues of record batches, the first of each encoded."""
 
     producer: Producer
     partitions: tuple[int, ...]
@@ -90,7 +92,8 @@ def prepare_output(outputs: Sequence[PartitionOutput]) -> Prepared | None:
         return None
     producer = sent[0].producer
     partitions = tuple(to.partition for _, to, _ in sent)
-    return Prepared(producer, partitions, [_begun(_queue(producer, to, rows)) for _, to, rows in sent])
+    queues = [*(_queue(producer, to, rows) for _, to, rows in sent), *_queues_by_key(sent)]
+    return Prepared(producer, partitions, [*map(_begun, queues)])
 
 
 def _begun(queue: Iterator[Outgoing]) -> Iterator[Outgoing]:
@@ -131,41 +134,89 @@ def _has_emissions(output: Output, emissions: pa.Table) -> bool:
 def _queue(producer: Producer, to: Destination, rows: Rows) -> Iterator[Outgoing]:
     """Yield the record batches for the topics, one topic after the other."""
     for topic, pieces in _topic_outputs(to, rows):
-        try:
-            # rule: same-partition
-            yield from encoded(producer, topic, to.partition, pieces, max_batch_bytes=to.route.limits[topic])
-        except OutputTooLarge as error:
-            place = f"topic {topic}, partition {to.partition}"
-            raise OutputTooLarge(error.problem, value=f"{place}: {error.value}", remedy=error.remedy) from error
+        # rule: same-partition
+        yield from _encoded(producer, to.route, topic, to.partition, pieces)
+
+
+def _encoded(
+    producer: Producer, route: OutputRoute, topic: str, partition: int, pieces: Iterable[tuple[OutgoingColumns, Stamp]]
+) -> Iterator[Outgoing]:
+    """Yield the record batches for a partition of a topic. Raise OutputTooLarge, with the place."""
+    try:
+        yield from encoded(producer, topic, partition, pieces, max_batch_bytes=route.limits[topic])
+    except OutputTooLarge as error:
+        place = f"topic {topic}, partition {partition}"
+        raise OutputTooLarge(error.problem, value=f"{place}: {error.value}", remedy=error.remedy) from error
+
+
+def _queues_by_key(outputs: Sequence[PartitionOutput]) -> Iterator[Iterator[Outgoing]]:
+    """Yield a queue for each partition of the topics where keys decide, with what all input partitions have for it.
+
+    One queue has all of it, because a producer numbers its batches for a partition one after the other.
+    """
+    producer, route = outputs[0].producer, outputs[0].to.route
+    for output in route.outlets.outputs:
+        if output.partitions is None:
+            continue
+        pieces: dict[int, list[Iterator[tuple[OutgoingColumns, Stamp]]]] = {}
+        for _, to, rows in outputs:
+            for partition, emissions, seq in _by_key(to, output, output.partitions, rows.emissions):
+                pieces.setdefault(partition, []).append(_of_emissions(to, output, emissions, seq))
+        for partition, found in sorted(pieces.items()):
+            # rule: partitions-of-keys/one-queue
+            yield _encoded(producer, route, output.topic, partition, chain.from_iterable(found))
+
+
+def _by_key(
+    to: Destination, output: Output, partitions: int, emissions: pa.Table
+) -> Iterator[tuple[int, pa.Table, Array]]:
+    """Yield each partition of the topic that has some of the emissions, these in their order, and their seq."""
+    seq, own = emissions_for(output, emissions)
+    partition = output_partitions(own["key"], partitions, to.partition)
+    order, ends = np.argsort(partition, kind="stable"), np.cumsum(np.bincount(partition, minlength=partitions))
+    for each, rows in enumerate(np.split(order, ends[:-1])):
+        if len(rows):
+            yield each, own.take(pa.array(rows)), seq[rows]
+
+
+def output_partitions(keys: pa.ChunkedArray, partitions: int, of_input: int) -> Array:
+    """Return the partition (int64) of each key, as Kafka's clients choose it among so many.
+
+    These put a record without a key anywhere; here its partition is that of its input, modulo `partitions`.
+    """
+    # rule: partitions-of-keys/murmur2
+    found = partitions_of(keys, partitions)
+    return np.where(found < 0, of_input % partitions, found)
 
 
 def _topic_outputs(to: Destination, rows: Rows) -> Iterator[tuple[str, Iterator[tuple[OutgoingColumns, Stamp]]]]:
     """Yield each topic with its records, in pieces that are ready to be encoded."""
     for output in to.route.outlets.outputs:
-        begin, emissions = emissions_for(output, rows.emissions)
-        yield output.topic, _of_emissions(to, output, emissions, begin)
+        if output.partitions is None:
+            seq, emissions = emissions_for(output, rows.emissions)
+            yield output.topic, _of_emissions(to, output, emissions, seq)
     if to.route.outlets.dead_letters is not None and (rows.late.num_rows or rows.rejected.num_rows):
         letters = as_dead_letters(rows.late, rows.rejected, times_in_values=to.route.times_in_values)
         yield to.route.outlets.dead_letters, (_dead_letters(to, *piece) for piece in _pieces_of_topics(to, letters))
 
 
 def _of_emissions(
-    to: Destination, output: Output, emissions: pa.Table, begin: int
+    to: Destination, output: Output, emissions: pa.Table, seq: Array
 ) -> Iterator[tuple[OutgoingColumns, Stamp]]:
-    return (outgoing(to, piece, output.windows, begin + first) for first, piece in _pieces(emissions))
+    for first, piece in _pieces(emissions):
+        yield outgoing(to, piece, output, seq[first : first + piece.num_rows])
 
 
-def emissions_for(output: Output, emissions: pa.Table) -> tuple[int, pa.Table]:
-    """Return the emissions that are written to the output, and the index of the first.
+def emissions_for(output: Output, emissions: pa.Table) -> tuple[Array, pa.Table]:
+    """Return the seq of the emissions that are written to the output, and these.
 
-    All emissions of a step follow each other.
+    `emissions`: of a batch, by seq from 0. All emissions of a step follow each other.
     """
     if output.step is None:
-        return 0, emissions
+        return np.arange(emissions.num_rows), emissions
     # rule: sink-of-step
     own = np.flatnonzero(pc.equal(emissions["step"], output.step).to_numpy())
-    begin = int(own[0]) if len(own) else 0
-    return begin, emissions.slice(begin, len(own))
+    return own, emissions.slice(int(own[0]) if len(own) else 0, len(own))
 
 
 def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
@@ -184,23 +235,22 @@ def _pieces(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         first = last
 
 
-def outgoing(
-    to: Destination, emissions: pa.Table, windows: AddedWindows | None, first_seq: int = 0
-) -> tuple[OutgoingColumns, Stamp]:
-    """Return emissions (columns key, value, headers, timestamp, cause; by seq from `first_seq`) for the encoder.
+def outgoing(to: Destination, emissions: pa.Table, output: Output, seq: Array) -> tuple[OutgoingColumns, Stamp]:
+    """Return emissions (columns key, value, headers, timestamp, cause), which have these `seq`, for the encoder.
 
-    Windows (columns window_start, window_end) become headers or part of the keys, as `windows` says.
+    Windows (columns window_start, window_end) become headers or part of the keys, as the output says.
     """
     causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
     stamp = Stamp(
         operator=to.route.operator,
         batch=to.batch,
-        first_seq=first_seq,
+        seq=seq,
+        partition=None if output.partitions is None else to.partition,
         cause_codes=causes.indices.to_numpy().astype(np.int8),
         causes=causes.dictionary.to_pylist(),
-        windows=_windows(emissions) if windows == "headers" else None,
+        windows=_windows(emissions) if output.windows == "headers" else None,
     )
-    return _columns(emissions, windows), stamp
+    return _columns(emissions, output.windows), stamp
 
 
 def _pieces_of_topics(to: Destination, letters: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:
@@ -227,7 +277,7 @@ def _dead_letters(to: Destination, topic: str, first_seq: int, letters: pa.Table
     stamp = Stamp(
         operator=to.route.operator,
         batch=to.batch,
-        first_seq=first_seq,
+        seq=np.arange(first_seq, first_seq + letters.num_rows),
         cause_codes=codes.astype(np.int8),
         causes=letters["cause"].take(first_of_code).to_pylist(),
         origin=Origin(topic=topic, partition=to.partition, offsets=offsets, messages=reasons.dictionary.to_pylist()),

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta, Ends, Outcome
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
+from tidegate.contracts.config import Output
 from tidegate.contracts.errors import StartOver, StateError, TidegateError, Undecided
 from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import transactional_id
@@ -25,7 +26,9 @@ from tidegate.runtime.publishing.encoding import (
     Opened,
     PartitionOutput,
     Rows,
+    emissions_for,
     open_output,
+    output_partitions,
     prepare_output,
 )
 from tidegate.runtime.publishing.topics import OutputRoute, Published, published_rows
@@ -299,14 +302,33 @@ class Publication:
         return sorted({batch for batches in found for batch in batches})
 
     def _topic_ends(self, partition: int, batch: int, newest: BatchMeta) -> list[Tail]:
-        """Look for the batch at the end of the partition in each output topic."""
+        """Look for the batch at the end of each output partition where it may be."""
         rows = published_rows(self._outlets, newest)
         written = {each.topic for each in rows if self._has(each, partition, batch)}
-        return [self._topic_end(topic, partition, newest, written=topic in written) for topic in self._outlets.topics]
+        by_keys = {each.topic: each for each in self._outlets.outputs if each.partitions is not None}
+        own = [
+            self._topic_end(topic, partition, newest, written=topic in written)
+            for topic in self._outlets.topics
+            if topic not in by_keys
+        ]
+        # rule: absent-mark-by-keys
+        return own + [
+            self._topic_end(topic, place, newest, written=True, of_input=partition)
+            for topic in sorted(by_keys.keys() & written)
+            for place in self._places_by_key(by_keys[topic], partition, batch)
+        ]
 
-    def _topic_end(self, topic: str, partition: int, newest: BatchMeta, *, written: bool) -> Tail:
+    def _places_by_key(self, output: Output, partition: int, batch: int) -> list[int]:
+        """Return the partitions of the topic that the batch's records of this input partition are written to."""
+        assert output.partitions is not None
+        _, emissions = emissions_for(output, self._rows("emission", partition, batch, True))
+        return sorted({*output_partitions(emissions["key"], output.partitions, partition).tolist()})
+
+    def _topic_end(
+        self, topic: str, partition: int, newest: BatchMeta, *, written: bool, of_input: int | None = None
+    ) -> Tail:
         # rule: absent-mark-by-headers
-        found = newest_batch_header(self._client(), topic, partition, self._operator)
+        found = newest_batch_header(self._client(), topic, partition, self._operator, of_input)
         # rule: headers-above-log
         if found is not None and found > newest.batch:
             raise StateError(

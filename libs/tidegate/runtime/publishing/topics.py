@@ -21,18 +21,23 @@ class Outlets(NamedTuple):
         """Return the topics, that of dead letters last."""
         return [*(output.topic for output in self.outputs), *([] if self.dead_letters is None else [self.dead_letters])]
 
+    @property
+    def partitions(self) -> dict[str, int]:
+        """Return the numbers of partitions of the topics in which keys decide the partition."""
+        return {output.topic: output.partitions for output in self.outputs if output.partitions is not None}
+
     def within(self, topics: Collection[str]) -> Outlets:
         """Return those of the outlets whose topics are among these."""
         outputs = tuple(output for output in self.outputs if output.topic in topics)
         return Outlets(outputs, self.dead_letters if self.dead_letters in topics else None)
 
     def lacks(self, former: Outlets) -> bool:
-        """Return whether a topic of the former outlets is not here in the same role.
+        """Return whether a topic of the former outlets is not here in the same role, with as many partitions for keys.
 
         Metadata of a pipeline without `sinks` does not say which step's emissions its topic gets.
         """
-        same = {(output.topic, step) for output in self.outputs for step in (output.step, None)}
-        moved = any((output.topic, output.step) not in same for output in former.outputs)
+        same = {(output.topic, step, output.partitions) for output in self.outputs for step in (output.step, None)}
+        moved = any((output.topic, output.step, output.partitions) not in same for output in former.outputs)
         return moved or former.dead_letters not in (None, self.dead_letters)
 
 
@@ -69,7 +74,7 @@ def configured(config: OperatorConfig) -> Outlets:
 def claimed(newest: BatchMeta, config: OperatorConfig) -> Outlets:
     """Return the topics of the newest claim, without the input."""
     if newest.sinks:
-        outputs = tuple(Output(topic, sink.step, sink.windows) for topic, sink in newest.sinks.items())
+        outputs = tuple(Output(topic, sink.step, sink.windows, sink.partitions) for topic, sink in newest.sinks.items())
         return Outlets(outputs, newest.dead_letters)
     others = [topic for topic in newest.topics if topic not in (*config.inputs, newest.dead_letters)]
     return Outlets(tuple(Output(topic, None, config.adds_windows()) for topic in others[:1]), newest.dead_letters)
@@ -77,7 +82,11 @@ def claimed(newest: BatchMeta, config: OperatorConfig) -> Outlets:
 
 def sinks_of(outlets: Outlets, newest: BatchMeta, batch: int) -> dict[str, Sink]:
     """Return what a claim with this batch notes of a pipeline's outputs; of another operator nothing."""
-    found = {each.topic: Sink(each.step, batch, each.windows) for each in outlets.outputs if each.step is not None}
+    found = {
+        topic: Sink(step, batch, windows, partitions)
+        for topic, step, windows, partitions in outlets.outputs
+        if step is not None
+    }
     # rule: publish-from-configured/sinks
     kept = {
         topic: sink._replace(since=newest.sinks[topic].since)
@@ -98,7 +107,7 @@ def published_rows(outlets: Outlets, newest: BatchMeta) -> list[Published]:
         Published(
             topic, "emission", step, newest.sinks[topic].since if topic in newest.sinks else newest.published_from
         )
-        for topic, step, _ in outlets.outputs
+        for topic, step, *_ in outlets.outputs
     ]
     if outlets.dead_letters is not None:
         letters = outlets.dead_letters, newest.dead_letters_from

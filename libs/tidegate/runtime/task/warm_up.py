@@ -28,7 +28,7 @@ def warm_codec() -> None:
     """Compile the codec of Kafka's record batches in this process."""
     one = pa.array([b"x"])
     columns = OutgoingColumns(key=one, value=one, headers=pa.nulls(1, pa.binary()), timestamp=np.zeros(1, np.int64))
-    stamp = Stamp(operator="", batch=0, first_seq=0, cause_codes=np.zeros(1, np.int8), causes=[""])
+    stamp = Stamp(operator="", batch=0, seq=np.zeros(1, np.int64), cause_codes=np.zeros(1, np.int8), causes=[""])
     for encoded in encode(columns, stamp, producer_id=0, producer_epoch=0, base_sequence=0, max_batch_bytes=2**20):
         decode(encoded.data, 0, 1, [])
 

@@ -7,7 +7,7 @@ import logging
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -38,7 +38,6 @@ from tidegate.testing.simulation.feed import Feed
 from tidegate.testing.simulation.judges.joined import JoinOracle, ReaderOracle, TableOracle
 from tidegate.testing.simulation.judges.merged import MergingOracle
 from tidegate.testing.simulation.judges.oracle import (
-    Emission,
     Oracle,
     Violation,
     sorted_rows,
@@ -309,8 +308,7 @@ class Play:
 
     def _delete_output(self) -> None:
         """Delete the older half of one output partition, or all of it."""
-        outlets = sorted(self._world.oracle.expected)
-        log = self._world.broker.logs[self._chance.choice(outlets)]
+        log = self._world.broker.logs[self._chance.choice(self._world.oracle.places())]
         log.delete_before(self._chance.choice([log.end, (log.start + log.end) // 2]))
 
     def _truncate(self) -> None:
@@ -463,15 +461,19 @@ class Play:
         )
         outputs = {output.topic: output.step for output in self._application.operators[OPERATOR].outputs()}
         written = OperatorLog.at(self.lake.plain(self._application.lake / OPERATOR), None)
-        for (topic, partition), due in oracle.expected.items():
+        for topic, partition in oracle.places():
             there = self._readable(topic, partition) + world.broker.logs[topic, partition].deleted
-            _require_equal(f"records to read in {topic}/{partition}", there, len(due))
-            if topic in outputs:
-                columns = ["batch", "seq", *([] if outputs[topic] is None else ["step"])]
+            count = oracle.due_in(topic, partition)
+            _require_equal(f"records to read in {topic}/{partition}", there, count)
+            world.events["emissions" if topic in outputs else "dead letters"] += count
+        for topic, step in outputs.items():
+            columns = ["batch", "seq", *([] if step is None else ["step"])]
+            for partition in range(world.settings.partitions):
                 rows = written.read("emission", partition, columns=columns).to_pylist()
-                places = [(row["batch"], row["seq"]) for row in rows if outputs[topic] == row.get("step")]
-                _require_equal(f"emissions of {topic} in the log of {partition}", places, _places(due))
-            world.events["emissions" if topic in outputs else "dead letters"] += len(due)
+                found = [(row["batch"], row["seq"]) for row in rows if step == row.get("step")]
+                _require_equal(
+                    f"emissions of {topic} in the log of {partition}", found, oracle.made_of(topic, partition)
+                )
         for name, watching in world.oracles.items():
             log = OperatorLog.at(self.lake.plain(self._application.lake / name), None)
             world.events["batches"] += log.newest().batch  # type: ignore[union-attr]
@@ -492,10 +494,6 @@ class Play:
             read = fetch(client, topic, partition, position, end, max_bytes=2**20, deadline_s=60)
             found, position = found + len(read.records), read.next_offset
         return found
-
-
-def _places(emissions: Sequence[Emission]) -> list[tuple[int, int]]:
-    return [(emission.batch, emission.seq) for emission in emissions]
 
 
 def _require_equal(what: str, found: object, due: object) -> None:

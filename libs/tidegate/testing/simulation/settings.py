@@ -13,6 +13,8 @@ from tidegate.operators.registry import kinds, kinds_where, test_part
 from tidegate.testing.simulation.chance import RATES
 
 INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS = "records", "suppressed", "branched", "refused"
+OUTPUT_BY_KEY, PARTITIONS_BY_KEY = "rekeyed", 4
+"""A topic whose partitions keys decide: more of them than the input has."""
 APPLICATION, OPERATOR = "simulated", "latest"
 OPERATORS: dict[str, dict[str, Any]] = {
     name: {"kind": kind} | options

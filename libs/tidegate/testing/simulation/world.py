@@ -18,6 +18,8 @@ from tidegate.testing.simulation.settings import (
     INPUT,
     OPERATOR,
     OUTPUT,
+    OUTPUT_BY_KEY,
+    PARTITIONS_BY_KEY,
     RIGHT_INPUT,
     SECOND_OUTPUT,
     TABLE,
@@ -47,8 +49,10 @@ class World:
         self.chance = Chance(settings.seed, settings.faults, settings.intensity)
         self.clock = VirtualClock()
         self.stage = Stage()
-        topics = (INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE, RIGHT_INPUT, *oracle.tables)
-        self.broker = Broker(dict.fromkeys(topics, settings.partitions), settings.version, self.clock, self.chance)
+        topics = dict.fromkeys(
+            (INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE, RIGHT_INPUT, *oracle.tables), settings.partitions
+        )
+        self.broker = Broker(topics | {OUTPUT_BY_KEY: PARTITIONS_BY_KEY}, settings.version, self.clock, self.chance)
         self.machines = [Machine(f"machine-{number}", folder / f"machine-{number}") for number in range(2)]
         self.broker.watchers = oracle.watchers
         self.events: Counter[str] = Counter()

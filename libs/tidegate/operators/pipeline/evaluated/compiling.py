@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from tidegate.contracts.flow import Flow, Sifted
 from tidegate.contracts.flow import Stateless as Function
 from tidegate.contracts.records import Records
+from tidegate.expressions.checking import Expression
 from tidegate.expressions.evaluation import is_true
 from tidegate.expressions.layers import Answer, Evaluated, Layer, evaluate_layers
 from tidegate.kernels.columns import binary_parts
@@ -38,8 +39,12 @@ class Stage(NamedTuple):
     @property
     def cause(self) -> str:
         """Return why a row is rejected whose expressions cannot be evaluated."""
-        texts = ", ".join(each.text for each in self.layer.expressions.values())
-        return f"cannot be evaluated: {texts}"
+        return cannot_be_evaluated(self.layer.expressions.values())
+
+
+def cannot_be_evaluated(expressions: Iterable[Expression]) -> str:
+    """Return why a row is rejected for which these expressions cannot be evaluated."""
+    return f"cannot be evaluated: {', '.join(each.text for each in expressions)}"
 
 
 def compiled(steps: Sequence[Evaluable], place: Place) -> Function:

@@ -23,7 +23,8 @@ class Place:
     `windows`: how rows name the windows of their keys. `length`: that of the windows, ms; None: unknown, or of any
     length. `closes_after`: how long after its end a window still changes, ms; None: unknown.
     `maker`: the rules of the step that has put the windows into the keys; None: the input's keys have them already.
-    `is_input`: whether rows are records of the input, whose windows only the first operator reads.
+    `is_input`: whether rows are records of the input, whose windows only the first operator reads. `rekeyed`: whether
+    their keys are others than those by which the input is partitioned.
     """
 
     key: Primitive
@@ -33,6 +34,7 @@ class Place:
     closes_after: int | None = None
     maker: OperatorRules | None = None
     is_input: bool = False
+    rekeyed: bool = False
 
     @property
     def windowed(self) -> bool:
@@ -44,10 +46,15 @@ class Place:
         """Return the columns that expressions can read. A field of the value hides another column of its name."""
         windows = WINDOW if self.windowed and not self.is_input else ()
         fields = [pa.field(name, pa.int64()) for name in ("timestamp", *windows)]
-        if not (self.is_input and (self.windows == "session" or isinstance(self.windows, TimeWindows))):
+        if not self.names_windows_in_keys:
             fields.append(pa.field("key", PRIMITIVES[self.key]))
         hidden = {name.lower() for name in self.values.schema.names}
         return pa.schema([*(field for field in fields if field.name not in hidden), *self.values.schema])
+
+    @property
+    def names_windows_in_keys(self) -> bool:
+        """Return whether the bytes of keys end with their windows."""
+        return self.is_input and (self.windows == "session" or isinstance(self.windows, TimeWindows))
 
     def inferred(self, kind: type[OperatorConfig], raw: dict[str, Any]) -> dict[str, Any]:
         """Return the options that the rows at this place determine for a step of that kind."""
@@ -86,6 +93,8 @@ def merged(places: Sequence[Place]) -> Place:
 
 _DIFFERENCES = {
     "is_input": "have records of the input on one side, and results of a step that holds state on another",
+    "key": "have keys of different types",
+    "rekeyed": "have another key than the input on one side alone",
     "values": "have values with different fields",
     "windows": "do not both have windows in their keys",
     "length": "have windows of different lengths",

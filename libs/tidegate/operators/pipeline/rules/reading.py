@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from pydantic_core import InitErrorDetails
 
 from tidegate.contracts.config import KeyRules, OperatorRules, OutputDeclaration, Windows
 from tidegate.contracts.errors import InvalidValue, UserError
-from tidegate.contracts.values import PRIMITIVES, AvroOutput, ProtobufOutput, Values, kept_as, schema_of
+from tidegate.contracts.values import PRIMITIVES, AvroOutput, Primitive, ProtobufOutput, Values, kept_as, schema_of
 from tidegate.expressions.checking import Expression, check, check_condition, check_names
 from tidegate.expressions.column import quoted
 from tidegate.kernels.codecs.primitives import writable
@@ -33,6 +34,7 @@ from tidegate.operators.pipeline.rules.steps import (
     Map,
     Require,
     Select,
+    SelectKey,
     Sink,
     Stateful,
     Stateless,
@@ -44,7 +46,10 @@ from tidegate.operators.pipeline.rules.value_types import values_of
 from tidegate.operators.pipeline.steps import INPUT
 from tidegate.operators.registry import kind_of, kinds, kinds_where
 
-_STEPS = "write a step with name and kind, or filter, require, with_columns, select, map, flat_map, encode or to"
+_STEPS = (
+    "write a step with name and kind, or filter, require, with_columns, select, map, flat_map, encode, select_key or to"
+)
+BY_KEYS = "{to: TOPIC, partitions: NUMBER}"
 PIPELINE = "pipeline"
 NO_TOPICS: Mapping[str, str] = {}
 _TOPICS = {"input", "output", "dead_letters", "idle_after", "output_windows"}
@@ -137,6 +142,7 @@ class Reading:
         self._topics[step.to] = "written by another step"
         if place is not None:
             checked(step.output_windows, place.maker, self._windows)
+            check_partitions(place, step.partitions)
         return step, place
 
     def _check_untaken(self) -> None:
@@ -154,6 +160,12 @@ class Reading:
             raise InvalidValue(f"{foreign[0]} is an option of the whole pipeline", f"write {foreign[0]} beside steps")
         self._check_name(raw.get("name"))
         place = self._before
+        # rule: rekeyed-rows-go-to-a-topic/state
+        if place is not None and place.rekeyed:
+            raise InvalidValue(
+                "a step before it has given rows another key, and rows of one key are in several partitions",
+                f"write them to a topic before it: {BY_KEYS}, and read that topic with another operator",
+            )
         is_first = not any(isinstance(step, Stateful) for step in self.steps)
         shared = self._shared if (is_first if place is None else place.is_input) else {}
         rules = _rules(kind, given, self._inferred(kind, given), place).model_copy(update=shared)
@@ -252,10 +264,22 @@ class Reading:
             raise InvalidValue(cause, f"name {field} among the fields of the values")
 
 
+def check_partitions(place: Place, partitions: int | None) -> None:
+    """Raise InvalidValue if rows at that place have another key, and a topic of that many partitions gets them."""
+    # rule: rekeyed-rows-go-to-a-topic/sink
+    if place.rekeyed and partitions is None:
+        raise InvalidValue(
+            "a step before it has given rows another key, and the topic's partitions are to be those of that key",
+            f"say how many partitions the topic has: {BY_KEYS}",
+        )
+
+
 def behind(step: Stateless, place: Place) -> Place:
     """Return the place behind a stateless step. Raise InvalidValue if something in it is wrong."""
     if isinstance(step, Called):
         return _behind_call(step, place)
+    if isinstance(step, SelectKey):
+        return _behind_select_key(step, place)
     if isinstance(step, Encode):
         return _behind_encode(step, place)
     try:
@@ -299,7 +323,31 @@ def _behind_encode(step: Encode, place: Place) -> Place:
     return place.with_values(Values.of_primitive(step.encode))
 
 
-def expressions_of(step: Evaluated, place: Place) -> dict[str, Expression]:
+def _behind_select_key(step: SelectKey, place: Place) -> Place:
+    """Return the place behind a step that gives rows another key."""
+    if place.names_windows_in_keys:
+        raise InvalidValue(
+            "the bytes of the input's keys name their windows, which another key would lose",
+            "put a step that holds state before it, such as {name: NAME, kind: suppression, ...}",
+        )
+    try:
+        [expression] = expressions_of(step, place).values()
+    except UserError as error:
+        raise InvalidValue(f"{error.problem} ({error.value})", error.remedy) from None
+    form = next((form for form in _KEYS if PRIMITIVES[form] == expression.type), None)
+    if form is None:
+        raise InvalidValue(
+            f"the key is of type {expression.type}, for which Kafka has no serializer",
+            f"convert it: {{select_key: CAST({step.select_key} AS varchar)}}, bigint or double",
+        )
+    return replace(place, key=form, rekeyed=True)
+
+
+_KEYS: tuple[Primitive, ...] = ("string", "bytes", "int16", "int32", "int64", "float32", "float64")
+"""The formats in which keys are written, each by the type of the key."""
+
+
+def expressions_of(step: Evaluated | SelectKey, place: Place) -> dict[str, Expression]:
     """Return the checked expressions of a step by the names of the fields that they make; a condition has its verb.
 
     Raise UserError if one is wrong.
@@ -314,6 +362,8 @@ def expressions_of(step: Evaluated, place: Place) -> dict[str, Expression]:
             return {name: check(text, columns) for name, text in step.with_columns.items()}
         case Select():
             return {name: check(text, columns) for name, text in step.select.items()}
+        case SelectKey():
+            return {"key": check(step.select_key, columns)}
 
 
 def _objects(place: Place) -> pa.Schema:
@@ -333,15 +383,17 @@ def _fields(types: Mapping[str, pa.DataType]) -> Values:
 def _kind(raw: Mapping[str, Any]) -> str:
     """Return the step's kind; raise InvalidValue unless operators of that kind can be steps."""
     kind = raw["kind"]
-    possible = [
-        name
-        for name in kinds()
-        if name != PIPELINE and name not in kinds_where("is_table") and kind_of(name).rules.streams == 1
-    ]
+    others = [name for name in kinds() if name != PIPELINE and name not in kinds_where("is_table")]
+    possible = [name for name in others if kind_of(name).rules.streams == 1]
     if kind in possible:
         return str(kind)
     if kind in kinds_where("is_table"):
         raise InvalidValue(f"{kind} has no results that a step could read", "write it as an operator of its own")
+    if kind in others:
+        raise InvalidValue(
+            f"{kind} reads topics, and is no step",
+            "write it as an operator of its own, with topics before and behind it that other operators write and read",
+        )
     raise InvalidValue(f"there are no steps of kind {kind}", f"write one of {', '.join(possible)}")
 
 

@@ -21,6 +21,24 @@ def of_results(steps: Sequence[StepRules], places: Sequence[Place], config: Oper
     return _common(_format_at(place, config) for place in (*written, places[-1]))
 
 
+def keys_of_results(steps: Sequence[StepRules], places: Sequence[Place], config: OperatorRules) -> ShownAs:
+    """Return the format of the keys of what is written, or that nobody reads."""
+    written = [places[each.at] for each in Graph(steps).written()]
+    return _common(_keys_at(place, config) for place in (*written, places[-1]))
+
+
+def keys_of_step(steps: Sequence[StepRules], places: Sequence[Place], config: OperatorRules, name: str) -> ShownAs:
+    """Return the format of the keys of what the step of that name holds and emits; without such a step of results."""
+    for step, place in zip(steps, places, strict=False):
+        if not isinstance(step, Sink) and step.name == name:
+            return _keys_at(_behind(step, place), config)
+    return keys_of_results(steps, places, config)
+
+
+def _keys_at(place: Place, config: OperatorRules) -> ShownAs:
+    return (shown_as(place.key) or "bytes") if place.rekeyed else config.key_format
+
+
 def of_step(steps: Sequence[StepRules], places: Sequence[Place], config: OperatorRules, name: str) -> ShownAs:
     """Return the format of the values that the step of that name holds and emits.
 

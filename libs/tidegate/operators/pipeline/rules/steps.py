@@ -153,6 +153,16 @@ class Select(_Named):
     """Expressions in SQL, by the name of the field."""
 
 
+class SelectKey(_Nameable):
+    """A step that gives rows another key. A row whose new key is null is rejected.
+
+    The rows go to a topic by their new keys; a step that holds state does not read them before.
+    """
+
+    select_key: Sql
+    """The new key, in SQL. It is written by the serializer of Kafka's for its type."""
+
+
 class Encode(_Named):
     """A step that writes values in another format, as consumers of a topic expect them."""
 
@@ -167,6 +177,9 @@ class Sink(_Reader):
     """The topic."""
     key: Literal["kafka_windows"] | None = None
     """How keys name their windows: `kafka_windows`, in Kafka's format; default: headers name them."""
+    partitions: Annotated[int, Field(ge=1)] | None = None
+    """Number of partitions of the topic; the keys decide in which of them records are, as with Kafka's own clients.
+    Default: they are in the partition of their input's number."""
 
     @property
     def output_windows(self) -> OutputWindows:
@@ -178,7 +191,7 @@ Evaluated: TypeAlias = Filter | Require | WithColumns | Select
 """Steps whose expressions are evaluated on columns: those that somebody reads, and no others."""
 Called: TypeAlias = FilterBy | Map | FlatMap
 """Steps that call a function with all columns."""
-Stateless: TypeAlias = Evaluated | Called | Encode
+Stateless: TypeAlias = Evaluated | Called | Encode | SelectKey
 StepRules: TypeAlias = Stateful | Stateless | Sink
 STATELESS: dict[str, type[Stateless]] = {
     "filter": Filter,
@@ -188,6 +201,7 @@ STATELESS: dict[str, type[Stateless]] = {
     "map": Map,
     "flat_map": FlatMap,
     "encode": Encode,
+    "select_key": SelectKey,
 }
 
 

@@ -157,6 +157,15 @@ def values_of(value: Any) -> Values:
     return Values.of_fields(value) if isinstance(value, pa.Schema) else Values.of_primitive(value)
 
 
+def type_of(values: Values) -> Any:
+    """Return the type of such values as a configuration file has it; None if it has none."""
+    if values.form == "object":
+        return {"json": as_written(values.schema)}
+    if isinstance(values.registered, Avro | Protobuf):
+        return value_as_written(values.registered)
+    return values.form if values.form in PRIMITIVES and values.registered is None else None
+
+
 def shown_as(type: object) -> Format | None:
     """Return the format in which views show keys or values of that type; None for bytes, Avro and Protobuf."""
     if isinstance(type, pa.Schema) or (isinstance(type, Mapping) and "json" in type):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, ParamSpec
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorConfig, Output
 from tidegate.contracts.naming import (
     HEADER_BATCH,
     HEADER_CAUSE,
@@ -21,12 +21,14 @@ from tidegate.contracts.naming import (
     HEADER_ERROR_OFFSET,
     HEADER_ERROR_PARTITION,
     HEADER_ERROR_TOPIC,
+    HEADER_PARTITION,
     HEADER_SEQ,
     HEADER_WINDOW_END,
     HEADER_WINDOW_START,
 )
 from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.contracts.records import Row
+from tidegate.kernels.record_format.partitioner import partitions_of
 from tidegate.kernels.record_format.record_batch import decode, decode_headers, encode_headers
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import Advance, Flush, Partition
@@ -61,6 +63,17 @@ class Emission(NamedTuple):
     window: tuple[int, int] | None = None
 
 
+class Outlet(NamedTuple):
+    """A partition of an output topic, and the partition of the input whose output it is.
+
+    What one partition of the input has for it comes in one order; that of several may come in any.
+    """
+
+    topic: str
+    partition: int
+    source: int
+
+
 class Oracle:
     """The oracle of one operator's log and output."""
 
@@ -74,8 +87,14 @@ class Oracle:
             topic: [{} for _ in range(partitions)] for topic in config.inputs
         }
         self.inputs = self.inputs_by_topic[self.input]
-        outlets = [(topic, p) for topic in configured(config).topics for p in range(partitions)]
-        self.expected: dict[tuple[str, int], list[Emission]] = {outlet: [] for outlet in outlets}
+        by_key = configured(config).partitions
+        outlets = [
+            Outlet(topic, place, source)
+            for topic in configured(config).topics
+            for source in range(partitions)
+            for place in (range(by_key[topic]) if topic in by_key else [source])
+        ]
+        self.expected: dict[Outlet, list[Emission]] = {outlet: [] for outlet in outlets}
         self.visible = dict.fromkeys(outlets, 0)
         self.newest: BatchMeta | None = None
         self.flushed = self.changed = False
@@ -104,9 +123,22 @@ class Oracle:
     def everything_is_visible(self) -> bool:
         """Return True if all output of the log can be read and the committed offsets of its group confirm it."""
         return all(
-            self.visible[outlet] == len(due) and (not due or self._marked[outlet[1]] >= due[-1].batch)
+            self.visible[outlet] == len(due) and (not due or self._marked[outlet.source] >= due[-1].batch)
             for outlet, due in self.expected.items()
         )
+
+    def places(self) -> list[tuple[str, int]]:
+        """Return the partitions of the topics that the operator writes."""
+        return sorted({(outlet.topic, outlet.partition) for outlet in self.expected})
+
+    def due_in(self, topic: str, partition: int) -> int:
+        """Return how many records there must be in that partition."""
+        return sum(len(due) for outlet, due in self.expected.items() if outlet[:2] == (topic, partition))
+
+    def made_of(self, topic: str, source: int) -> list[tuple[int, int]]:
+        """Return the batch and the seq of what the topic must get of a partition of the input, in order."""
+        made = (due for outlet, due in self.expected.items() if (outlet.topic, outlet.source) == (topic, source))
+        return sorted((emission.batch, emission.seq) for due in made for emission in due)
 
     def note_foreign_version(self, version: int) -> None:
         """Do nothing: another program wrote that version of the log, without changing data."""
@@ -121,7 +153,9 @@ class Oracle:
 
     def is_visible(self, partition: int) -> bool:
         """Return True if readers can see all output of the partition."""
-        return all(self.visible[topic, p] == len(due) for (topic, p), due in self.expected.items() if p == partition)
+        return all(
+            self.visible[outlet] == len(due) for outlet, due in self.expected.items() if outlet.source == partition
+        )
 
     def held(self, partition: int) -> pa.Table:
         """Return what the partition holds, as changelog rows."""
@@ -149,8 +183,13 @@ class Oracle:
         """Return what was emitted, and what a single batch over the whole input would emit."""
         calm = self._calm(partition)
         result = calm.play([row for _, row in sorted(self.inputs[partition].items())])
-        came = [emission[2:] for output in self._outputs for emission in self.expected[output.topic, partition]]
-        due = [emission[2:] for output in self._outputs for emission in _emissions(-1, result, output.step)]
+        whole = [(output, _emissions(-1, result, output.step)) for output in self._outputs]
+        both = [
+            (self.expected[outlet], emissions)
+            for output, written in whole
+            for outlet, emissions in _placed(output, partition, written).items()
+        ]
+        came, due = ([emission[2:] for each in side for emission in each] for side in zip(*both, strict=True))
         return came, due
 
     def _calm(self, partition: int) -> Partition:
@@ -187,9 +226,10 @@ class Oracle:
                 raise Violation(f"batch {meta.batch}, partition {partition}: {change.counts}, must be {result.counts}")
             self._note(partition, result)
             for output in self._outputs:
-                self._expect(output.topic, partition, _emissions(meta.batch, result, output.step))
+                for outlet, written in _placed(output, partition, _emissions(meta.batch, result, output.step)).items():
+                    self._expect(outlet, written)
             letters = _dead_letters(meta.batch, partition, result, self._origins(partition))
-            self._expect(DEAD_LETTERS, partition, letters)
+            self._expect(Outlet(DEAD_LETTERS, partition, partition), letters)
         for partition, (reached, end) in meta.skipped.items() if meta.action == "skip" else ():
             if self.lost_from.pop(partition, None) != end:
                 raise Violation(f"partition {partition} goes back to {end}")
@@ -217,10 +257,10 @@ class Oracle:
     def _note(self, partition: int, result: StepResult) -> None:
         """Keep what the comparison at the end needs of a batch."""
 
-    def _expect(self, topic: str, partition: int, written: list[Emission]) -> None:
+    def _expect(self, outlet: Outlet, written: list[Emission]) -> None:
         """Add the records to the expected output, if the operator writes to the topic."""
-        if (topic, partition) in self.expected:
-            self.expected[topic, partition] += written
+        if outlet in self.expected:
+            self.expected[outlet] += written
 
     def _play(self, partition: int, before: BatchMeta | None, meta: BatchMeta) -> StepResult:
         """Play the batch on the oracle's own partition and return the result."""
@@ -254,13 +294,13 @@ class Oracle:
     def _published(self, topic: str, partition: int, batches: Sequence[Batch]) -> None:
         for batch in batches:
             for row in decode(batch.data, batch.base, batch.last + 1, []).records.rows():
-                self._show((topic, partition), _emission(row))
+                self._show(Outlet(topic, partition, _source(row, partition)), _emission(row))
 
-    def _show(self, outlet: tuple[str, int], emission: Emission) -> None:
+    def _show(self, outlet: Outlet, emission: Emission) -> None:
         visible, expected = self.visible[outlet], self.expected[outlet]
         if visible >= len(expected) or expected[visible] != emission:
             next_one = expected[visible] if visible < len(expected) else "nothing"
-            raise Violation(f"partition {outlet[1]} of {outlet[0]} shows {emission}, due is {next_one}")
+            raise Violation(f"{outlet} shows {emission}, due is {next_one}")
         self.visible[outlet] += 1
 
     def _mark(self, partition: int, metadata: str) -> None:
@@ -306,6 +346,29 @@ def _dead_letters(batch: int, partition: int, result: StepResult, origins: Origi
 def _origin_of(row: dict[str, Any]) -> int:
     """Return the offset of the record that a dead letter names: of a row within a pipeline, the one that caused it."""
     return int(row["source"] if row.get("topic") else row["offset"])
+
+
+def _placed(output: Output, source: int, written: list[Emission]) -> dict[Outlet, list[Emission]]:
+    """Return by outlet what one partition of the input has for the output; nothing is an empty list.
+
+    Of a record without a key the partition is that of its input modulo their number.
+    """
+    if output.partitions is None:
+        return {Outlet(output.topic, source, source): written}
+    found: dict[Outlet, list[Emission]] = {
+        Outlet(output.topic, place, source): [] for place in range(output.partitions)
+    }
+    keys = pa.chunked_array([pa.array([emission.key for emission in written], pa.binary())])
+    for emission, place in zip(written, partitions_of(keys, output.partitions).tolist(), strict=True):
+        own = source % output.partitions if place < 0 else place
+        found[Outlet(output.topic, own, source)].append(emission)
+    return found
+
+
+def _source(row: Row, partition: int) -> int:
+    """Return the partition of the input of which a record says that it was made; default: that of the output."""
+    headers = dict(decode_headers(row.headers))
+    return int(headers.get(HEADER_PARTITION.encode()) or partition)
 
 
 def _emission(row: Row) -> Emission:
