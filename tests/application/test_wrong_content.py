@@ -94,6 +94,7 @@ CONTENT: dict[str, list[Any]] = {
     "schemas": [""],
     "message": ["", "a b", "Other"],
     "number": [-1, 1.5, "", 2**70],
+    "partitions": [0, -1, 1.5, "many", 2**70],
 }
 """Values of the right types, by the names of parameters, that mean nothing."""
 POSITIVE = ("length", "advance", "gap", "max_length", "within", "retention")

@@ -125,6 +125,10 @@ FieldPath = Annotated[str, _without(path_problem)]
 ModuleName = Annotated[str, _without(module_problem)]
 FunctionName = Annotated[str, _without(function_problem), Field(json_schema_extra={"pattern": FUNCTION})]
 """The name of a function, `module:function`."""
+MOST_PARTITIONS = 100_000
+"""Of a topic: more than brokers can bear, and few enough to count rows by partition."""
+Partitions = Annotated[int, Field(ge=1, le=MOST_PARTITIONS)]
+"""The number of partitions of a topic."""
 Duration = Annotated[
     int,
     BeforeValidator(_duration, json_schema_input_type=str | int),

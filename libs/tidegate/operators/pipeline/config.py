@@ -20,6 +20,7 @@ from tidegate.contracts.config import (
     OutputDeclaration,
     OutputWindows,
     PartChange,
+    Partitions,
     ShownAs,
     TableFacts,
     TableRead,
@@ -234,7 +235,7 @@ class PipelineConfig(PipelineRules, OperatorConfig):
 
     output_windows: OutputWindows = "headers"
     """How results name their windows: in `headers`, or with `kafka` in the key, in Kafka's format."""
-    output_partitions: Annotated[int | None, Field(ge=1, validate_default=True)] = None
+    output_partitions: Annotated[Partitions | None, Field(validate_default=True)] = None
     """Number of partitions of the output topic; the keys decide in which of them results are, as with Kafka's own
     clients. Default: they are in the partition of their input's number."""
 

@@ -59,11 +59,8 @@ def application_status(
 
     `ends_of`: what is known of a topic; without it the broker is asked. `logs`: what reads the logs.
     """
-    known, names, reader = (
-        ends_of or from_broker(application),
-        list(application.operators),
-        logs or LogReader(application),
-    )
+    known, names = ends_of or from_broker(application), list(application.operators)
+    reader = logs or LogReader(application)
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="status") as threads:
         found = threads.map(lambda name: _status(reader, name, known), names)
         return dict(zip(names, found, strict=True))

@@ -8,7 +8,16 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 import pyarrow as pa
 from pydantic import Field, SerializeAsAny, model_serializer
 
-from tidegate.contracts.config import Config, FunctionName, KeyRules, Name, OperatorRules, OutputWindows, Topic
+from tidegate.contracts.config import (
+    Config,
+    FunctionName,
+    KeyRules,
+    Name,
+    OperatorRules,
+    OutputWindows,
+    Partitions,
+    Topic,
+)
 from tidegate.contracts.values import Fields, as_written
 from tidegate.operators.pipeline.rules.value_types import OutputType, RegisteredType, value_as_written
 
@@ -177,7 +186,7 @@ class Sink(_Reader):
     """The topic."""
     key: Literal["kafka_windows"] | None = None
     """How keys name their windows: `kafka_windows`, in Kafka's format; default: headers name them."""
-    partitions: Annotated[int, Field(ge=1)] | None = None
+    partitions: Partitions | None = None
     """Number of partitions of the topic; the keys decide in which of them records are, as with Kafka's own clients.
     Default: they are in the partition of their input's number."""
 
