@@ -34,9 +34,9 @@ def run_kafka_streams(
     """Return the seconds that Kafka Streams took from ready until all input was processed and all output committed.
 
     `program`: the name of a program in this folder, which takes `more` as its last arguments. The input is that of
-    `input_topic` and of `further_inputs`. The start of the JVM and
-    its threads and the assignment of partitions are not counted. The end is when the group's committed offsets reach
-    the ends of the input: they are committed in the same transactions as the output. Raise EngineError if it fails.
+    `input_topic` and of `further_inputs`. The start of the JVM and its threads and the assignment of partitions are not
+    counted. The end is when the group's committed offsets reach the ends of the input: they are committed in the same
+    transactions as the output. Raise EngineError if it fails.
     """
     client = KafkaClient({"bootstrap.servers": bootstrap})
     ends = {topic: latest(client, topic) for topic in (input_topic, *further_inputs)}

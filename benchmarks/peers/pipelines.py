@@ -9,7 +9,6 @@ that drop nothing stand before a suppression: one reads the time, the other a fi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -18,9 +17,9 @@ from typing import Any
 
 from benchmarks.latency import PAIRS, PASS_THROUGH, batch_times, started
 from benchmarks.load import RECORDS
+from benchmarks.peers.equal_results import beside_kafka_streams
 from benchmarks.peers.kafka_streams import run_kafka_streams
-from benchmarks.suppression import INPUT, OPERATOR, alternating, loaded, new_output, ratio, service_s, session
-from tidegate.devkit.produce_consume import read_all
+from benchmarks.suppression import INPUT, OPERATOR, alternating, loaded, ratio, service_s, session
 
 PEER = "KafkaStreamsChain"
 _COUNTS = {"kind": "windowed_aggregation", "window": {"tumbling": "10s", "grace": "5s"}, "aggregate": {"count": True}}
@@ -55,32 +54,14 @@ def measure(say: Any, records: int = RECORDS) -> dict[str, float]:
 
 def _beside_kafka_streams(bootstrap: str, folder: Path, say: Any, records: int) -> dict[str, float]:
     """Measure KIP-328's chain on both sides. Raise AssertionError if the results of their last runs differ."""
-    topics: dict[str, str] = {}
-
-    def service() -> float:
-        topics["service"] = new_output(bootstrap)
-        return service_s(bootstrap, folder, KIP_328, output=topics["service"], records=records)
-
-    def peer() -> float:
-        topics["Kafka Streams"] = new_output(bootstrap)
-        return run_kafka_streams(PEER, bootstrap, INPUT, topics["Kafka Streams"])
-
-    service()  # warm-up: compiles kernels and grows states
-    rates = alternating({"service": service, "Kafka Streams": peer}, say, records)
-    ours, theirs = (results_of(bootstrap, topics[side]) for side in rates)
-    assert ours == theirs, f"{(ours - theirs).total()} of {ours.total()} results are not those of Kafka Streams"
-    say(f"both have the same {ours.total():,} results")
-    return {
-        "service_records_per_s": median(rates["service"]),
-        "kafka_streams_records_per_s": median(rates["Kafka Streams"]),
-        "kafka_streams_ratio": ratio(rates["service"], rates["Kafka Streams"]),
-    }
-
-
-def results_of(bootstrap: str, topic: str) -> Counter[tuple[bytes | None, bytes | None, int]]:
-    """Return how often each result occurs: key with window, value, and timestamp."""
-    partitions = read_all({"bootstrap.servers": bootstrap}, topic)
-    return Counter(result for results in partitions for result in results)
+    found = beside_kafka_streams(
+        bootstrap,
+        lambda output: service_s(bootstrap, folder, KIP_328, output=output, records=records),
+        lambda output: run_kafka_streams(PEER, bootstrap, INPUT, output),
+        say,
+        records,
+    )
+    return {"kafka_streams_ratio" if name == "ratio" else name: figure for name, figure in found.items()}
 
 
 def _three_steps(bootstrap: str, folder: Path, say: Any, records: int) -> dict[str, float]:

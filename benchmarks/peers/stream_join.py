@@ -8,13 +8,12 @@ record alone at once if stream time has passed its window, and again with a part
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Any
 
 from benchmarks.load import load
+from benchmarks.peers.equal_results import beside_kafka_streams
 from benchmarks.peers.kafka_streams import run_kafka_streams
-from benchmarks.peers.pipelines import results_of
-from benchmarks.suppression import INPUT, alternating, loaded, new_output, ratio, service_s
+from benchmarks.suppression import INPUT, loaded, service_s
 
 PEER, RIGHT, RIGHT_SEED = "KafkaStreamsStreamJoin", "right", 2
 RECORDS = 500_000
@@ -34,25 +33,12 @@ def measure(say: Any, records: int = RECORDS) -> dict[str, float]:
 
     Raise AssertionError if the results of the last runs differ.
     """
-    outputs: dict[str, str] = {}
     with loaded(say, records) as (bootstrap, folder):
         load(bootstrap, RIGHT, records=records, seed=RIGHT_SEED)
-
-        def service() -> float:
-            outputs["service"] = new_output(bootstrap)
-            return service_s(bootstrap, folder, JOIN, output=outputs["service"], records=2 * records)
-
-        def peer() -> float:
-            outputs["Kafka Streams"] = new_output(bootstrap)
-            return run_kafka_streams(PEER, bootstrap, INPUT, outputs["Kafka Streams"], RIGHT, further_inputs=[RIGHT])
-
-        service()  # warm-up: compiles kernels and grows states
-        rates = alternating({"service": service, "Kafka Streams": peer}, say, 2 * records)
-        ours, theirs = (results_of(bootstrap, outputs[side]) for side in rates)
-        assert ours == theirs, f"{(ours - theirs).total()} of {ours.total()} results are not those of Kafka Streams"
-        say(f"both have the same {ours.total():,} results")
-    return {
-        "service_records_per_s": median(rates["service"]),
-        "kafka_streams_records_per_s": median(rates["Kafka Streams"]),
-        "ratio": ratio(rates["service"], rates["Kafka Streams"]),
-    }
+        return beside_kafka_streams(
+            bootstrap,
+            lambda output: service_s(bootstrap, folder, JOIN, output=output, records=2 * records),
+            lambda output: run_kafka_streams(PEER, bootstrap, INPUT, output, RIGHT, further_inputs=[RIGHT]),
+            say,
+            2 * records,
+        )

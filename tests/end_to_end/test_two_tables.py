@@ -7,9 +7,9 @@ from threading import Event
 import pytest
 import yaml
 
-from tests.kill.harness import PARTITIONS, committed
+from tests.kill.harness import PARTITIONS, application_content, committed
 from tests.kill.service import Start, in_turn
-from tests.lakes import lake_at, named
+from tests.lakes import lake_at
 from tests.patience import wait_for
 from tidegate.contracts.records import Row
 from tidegate.devkit.produce_consume import write_all
@@ -48,18 +48,9 @@ class TwoTables:
             for name in (FACTS, PRICES)
         }
         ends = {"input": self.topics["stream"], "output": self.topics["output"]}
-        raw = {
-            "application": "both",
-            **named(lake),
-            "state": "./state",
-            "keep_output": "forever",
-            "kafka": {"bootstrap.servers": self.bootstrap},
-            "spark": {"master": "local[2]"},
-            "trigger": "50ms",
-            "takeover_after": "6s",
-            "operators": {**tables, JOIN: {"kind": "pipeline", **ends, "steps": STEPS}},
-        }
-        self.file.write_text(yaml.safe_dump(raw))
+        content = application_content("both", self.bootstrap, lake, "./state")
+        operators = {**tables, JOIN: {"kind": "pipeline", **ends, "steps": STEPS}}
+        self.file.write_text(yaml.safe_dump({**content, "operators": operators}))
         self.application = load(self.file)
 
     def write(self, name, records):

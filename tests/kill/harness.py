@@ -112,19 +112,25 @@ def configure(
     """
     application = file.stem.partition("-")[0]
     operator = {**described, "input": source, "output": output}
-    content = {
-        "application": application,
-        **named(lake or Place.of(f"./{application}/lake")),
-        "state": f"./{application}/state",
+    place = lake or Place.of(f"./{application}/lake")
+    content = application_content(application, bootstrap, place, f"./{application}/state")
+    content.update({name: changed.pop(name) for name in content.keys() & changed.keys()})
+    file.write_text(yaml.safe_dump({**content, "operators": {OPERATOR: {**operator, **changed}}}))
+    return file
+
+
+def application_content(name: str, bootstrap: str, lake: Place, state: str) -> dict[str, Any]:
+    """What the file of an application says, without its operators."""
+    return {
+        "application": name,
+        **named(lake),
+        "state": state,
         "keep_output": "forever",
         "kafka": {"bootstrap.servers": bootstrap},
         "spark": {"master": "local[2]"},
         "trigger": "50ms",
         "takeover_after": "6s",
     }
-    content.update({name: changed.pop(name) for name in content.keys() & changed.keys()})
-    file.write_text(yaml.safe_dump({**content, "operators": {OPERATOR: {**operator, **changed}}}))
-    return file
 
 
 def committed(bootstrap: str, topic: str) -> list[list[Emission]]:

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import yaml
 
-from tests.kill.harness import PARTITIONS, Feed, Record, committed, split
+from tests.kill.harness import PARTITIONS, Feed, Record, application_content, committed, split
 from tests.kill.service import Service, Start, in_turn
 from tests.kill.turns import BY_ITSELF, asked_to_compact
-from tests.lakes import lake_at, named
+from tests.lakes import lake_at
 from tidegate.runtime.configuration.application import load
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.lake.place import Place
@@ -93,17 +93,8 @@ class JoinWorld:
             "join": "left",
             "grace": f"{GRACE_MS}ms",
         }
-        return {
-            "application": "both",
-            **named(self.lake),
-            "state": "./state",
-            "keep_output": "forever",
-            "kafka": {"bootstrap.servers": self.bootstrap},
-            "spark": {"master": "local[2]"},
-            "trigger": "50ms",
-            "takeover_after": "6s",
-            "operators": {TABLE: table, JOIN: join},
-        }
+        content = application_content("both", self.bootstrap, self.lake, "./state")
+        return {**content, "operators": {TABLE: table, JOIN: join}}
 
     def run(self, records: int, turns: dict[str, Sequence[Turn]]) -> None:
         """Each service takes its turns, both side by side, with a part of its records in each; then it catches up."""

@@ -347,9 +347,9 @@ _KEPT_BEHIND = ("dead_letters", "idle_after", "rewind_window", "time")
 def _name_behind(name: str, topic: object) -> Any:
     """Return the name of the operator that reads a stream through the topic; Unusable if it is too long."""
     found = re.sub(r"[^a-z0-9_]", "_", f"{name}_{topic}".lower())
-    return (
-        found if is_name(found) else Unusable(Fault(found, "the name is too long", f"add name=..., with {NAME_FORM}"))
-    )
+    if is_name(found):
+        return found
+    return Unusable(Fault(found, "the name is too long", f"add name=..., with {NAME_FORM}"))
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ ModuleName = Annotated[str, _without(module_problem)]
 FunctionName = Annotated[str, _without(function_problem), Field(json_schema_extra={"pattern": FUNCTION})]
 """The name of a function, `module:function`."""
 MOST_PARTITIONS = 100_000
-"""Of a topic: more than brokers can bear, and few enough to count rows by partition."""
+"""Of a topic: more than brokers can bear."""
 Partitions = Annotated[int, Field(ge=1, le=MOST_PARTITIONS)]
 """The number of partitions of a topic."""
 Duration = Annotated[

@@ -12,7 +12,7 @@ timestamp plus a length, a grace (or a retention, which by default is a length p
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from tidegate.contracts.errors import InvalidValue
 
@@ -46,6 +46,12 @@ def advanced(stream_time: int, to: int) -> int:
     """Return stream time after it has advanced to `to`. It never goes back, nor beyond MAX_TIME."""
     # rule: idle-time-range
     return max(stream_time, min(to, MAX_TIME))
+
+
+def milliseconds_of(time: datetime) -> int:
+    """Return the time in ms since the epoch; one without a zone is in UTC."""
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return round(aware.timestamp() * 1_000)
 
 
 def parse_duration_ms(text: str) -> int:

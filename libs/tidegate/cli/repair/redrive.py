@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +12,7 @@ import click
 from tidegate.application.target import load
 from tidegate.cli.shared import json_option, note, show
 from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import milliseconds_of
 from tidegate.runtime.configuration.application import select_operators
 from tidegate.runtime.repair.redrive import (
     Choice,
@@ -33,7 +34,7 @@ def time(text: str) -> int:
         found = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a time; write 2013-01-01T10:00:00, or ms since the epoch") from None
-    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
+    return milliseconds_of(found)
 
 
 @click.command("redrive")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from fastapi.responses import Response
@@ -21,6 +21,7 @@ from tidegate.console.series import CHARTED_BATCHES, charts_of
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import milliseconds_of
 from tidegate.runtime.doctor.findings import Finding
 from tidegate.runtime.doctor.status import operator_status
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -61,16 +62,16 @@ def series_of(sources: Sources, name: str, batch: int | None) -> dict[str, Any]:
 
 
 def batch_at(sources: Sources, name: str, time: str) -> int:
-    """Return the newest batch at a time in UTC, as a form of browsers writes it.
+    """Return the newest batch at a time, as a form of browsers writes it: in UTC unless it says otherwise.
 
     Raise UserError if it is no time, or if the log does not reach back to it.
     """
     sources.config(name)
     try:
-        moment = datetime.fromisoformat(time).replace(tzinfo=UTC)
+        clock_ms = milliseconds_of(datetime.fromisoformat(time))
     except ValueError:
         raise UserError("this is no time", value=time[:100], remedy="write it as in 2026-01-31T03:00") from None
-    log = sources.logs.of(name).at_time(int(moment.timestamp() * 1_000))
+    log = sources.logs.of(name).at_time(clock_ms)
     newest = None if log is None else log.newest()
     if newest is None:
         remedy = "name a later time; `rewind_window` says how far back a log can be read"

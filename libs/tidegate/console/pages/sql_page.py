@@ -13,8 +13,9 @@ from tidegate.console.pages.rendering import page
 from tidegate.console.pages.sources import Sources
 from tidegate.console.sql.results import FILES, cells_of, chart_of
 from tidegate.console.sql.running import run
-from tidegate.console.sql.views import OperatorViews, columns_of, views_of
+from tidegate.console.sql.views import columns_of, views_of
 from tidegate.contracts.errors import UserError
+from tidegate.state.delta_log.operator_log import OperatorLog
 
 PAGE_ROWS, FILE_ROWS = 500, 100_000
 """Most rows that the page shows, and that a file has."""
@@ -50,8 +51,8 @@ def add_sql(app: FastAPI, sources: Sources) -> None:
 
 def sql_page(sources: Sources, asked: Asked) -> Response:
     """Return the page with the query and its result, or with what is wrong with it."""
-    views = _views(sources, asked)
-    there = [each.log.removesuffix("_log") for each in views]
+    logs = _logs(sources, asked)
+    views = views_of(logs, sources.application.operators)
     shown: dict[str, Any] = {
         "asked": asked,
         "longest": LONGEST_QUERY,
@@ -60,8 +61,8 @@ def sql_page(sources: Sources, asked: Asked) -> Response:
         "files": [(form, f"/sql/rows.{form}?{asked.address}") for form in FILES],
         "rows": None,
         "error": None,
-        "missing": [name for name in sources.application.operators if name not in there],
-        "as_of_links": [(name, f"/sql?{asked._replace(operator=name, batch=None).address}") for name in there],
+        "missing": [name for name in sources.application.operators if name not in logs],
+        "as_of_links": [(name, f"/sql?{asked._replace(operator=name, batch=None).address}") for name in logs],
         "batches": range(0) if asked.operator is None else sources.logs.of(asked.operator).readable(),
     }
     if not asked.query.strip():
@@ -75,18 +76,19 @@ def sql_page(sources: Sources, asked: Asked) -> Response:
     return page("sql.html", **shown | {"rows": cells_of(rows), "chart": chart_of(rows), "more": more})
 
 
-def _views(sources: Sources, asked: Asked) -> list[OperatorViews]:
-    """Return the views as of then. Raise UserError if the operator's log does not reach back to the batch."""
+def _logs(sources: Sources, asked: Asked) -> dict[str, OperatorLog]:
+    """Return the logs as of then. Raise UserError if the operator's own does not reach back to the batch."""
     if asked.operator is not None:
         sources.config(asked.operator)
-    return views_of(sources.logs.as_of(asked.operator, asked.batch), sources.application.operators)
+    return sources.logs.as_of(asked.operator, asked.batch)
 
 
 def file_of(sources: Sources, form: str, asked: Asked) -> Response:
     """Return the query's result as a file of the form. Raise UserError as `run` does, and if it has too many rows."""
     if form not in FILES:
         raise UserError("there is no such file", value=form[:100], remedy=f"files: {', '.join(FILES)}")
-    found = run(asked.query, _views(sources, asked), FILE_ROWS + 1)
+    views = views_of(_logs(sources, asked), sources.application.operators)
+    found = run(asked.query, views, FILE_ROWS + 1)
     if len(found) > FILE_ROWS:
         remedy = "narrow it down with WHERE, or use `tidegate sql --json`"
         raise UserError("the result has too many rows for a file", value=f"more than {FILE_ROWS:,}", remedy=remedy)

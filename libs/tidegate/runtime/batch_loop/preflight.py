@@ -90,7 +90,8 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
             remedy=f"move what is held to the partitions of its keys: tidegate rescale FILE {before.operator} "
             f"--partitions {partitions}",
         )
-    by_keys = configured(config).partitions
+    outlets = configured(config)
+    by_keys = outlets.partitions
     for topic, wanted in by_keys.items():
         # rule: partitions-of-keys/checked
         if now.partitions[topic] != wanted:
@@ -99,7 +100,7 @@ def check_topics(before: BatchMeta, config: OperatorConfig, now: Topics) -> None
                 value=f"{topic}: {now.partitions[topic]}, configured: {wanted}",
                 remedy=f"create {topic} with {wanted} partitions, or write partitions: {now.partitions[topic]}",
             )
-    for topic in configured(config).topics:
+    for topic in outlets.topics:
         # rule: enough-output-partitions
         if topic not in by_keys and now.partitions[topic] < partitions:
             role = "dead-letters" if topic == config.dead_letters else "output"

@@ -55,7 +55,12 @@ def _kafka_checks(application: Application, logs: Mapping[str, lake.Log]) -> Ite
         yield partial(iter, [of_error("kafka", cluster)])
         return
     yield from _of(topics.CLUSTER_CHECKS, [cluster])
-    operators = [_operator_topics(application, name, cluster, logs) for name in application.operators]
+    by_keys = {
+        topic: partitions
+        for config in application.operators.values()
+        for topic, partitions in configured(config).partitions.items()
+    }
+    operators = [_operator_topics(application, name, cluster, logs, by_keys) for name in application.operators]
     yield from _of(topics.CHECKS, operators)
     for each in operators:
         for read in each.config.reads():
@@ -64,7 +69,11 @@ def _kafka_checks(application: Application, logs: Mapping[str, lake.Log]) -> Ite
 
 
 def _operator_topics(
-    application: Application, name: str, cluster: Cluster, logs: Mapping[str, lake.Log]
+    application: Application,
+    name: str,
+    cluster: Cluster,
+    logs: Mapping[str, lake.Log],
+    by_keys: Mapping[str, int],
 ) -> topics.OperatorTopics:
     return topics.OperatorTopics(
         name=name,
@@ -72,9 +81,5 @@ def _operator_topics(
         topics=cluster.topics,
         newest=logs[name].newest if name in logs else None,
         now_ms=SYSTEM_CLOCK.now_ms(),
-        by_keys={
-            topic: partitions
-            for config in application.operators.values()
-            for topic, partitions in configured(config).partitions.items()
-        },
+        by_keys=by_keys,
     )

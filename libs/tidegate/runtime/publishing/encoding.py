@@ -173,10 +173,10 @@ def _by_key(
     """Yield each partition of the topic that has some of the emissions, these in their order, and their seq."""
     seq, own = emissions_for(output, emissions)
     partition = output_partitions(own["key"], partitions, to.partition)
-    order, ends = np.argsort(partition, kind="stable"), np.cumsum(np.bincount(partition, minlength=partitions))
-    for each, rows in enumerate(np.split(order, ends[:-1])):
-        if len(rows):
-            yield each, own.take(pa.array(rows)), seq[rows]
+    order = np.argsort(partition, kind="stable")
+    places, begins = np.unique(partition[order], return_index=True)
+    for each, rows in zip(places.tolist(), np.split(order, begins[1:]), strict=False):
+        yield each, own.take(pa.array(rows)), seq[rows]
 
 
 def output_partitions(keys: pa.ChunkedArray, partitions: int, of_input: int) -> Array:

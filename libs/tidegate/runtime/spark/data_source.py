@@ -16,8 +16,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import milliseconds_of
 from tidegate.runtime.task import log_rows
-from tidegate.runtime.task.log_rows import LogRows, milliseconds_of
+from tidegate.runtime.task.log_rows import LogRows
 from tidegate.state.lake.place import Place
 
 FORMAT = "tidegate"

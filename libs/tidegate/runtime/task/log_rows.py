@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.config import KeyRules, OperatorRules, ShownAs
 from tidegate.contracts.errors import UserError
+from tidegate.contracts.event_time import milliseconds_of
 from tidegate.kernels.codecs.shown import shown
 from tidegate.operators.registry import kind_of, operator_for
 from tidegate.operators.table_history.views import refuse_latest_values, versions_in
@@ -191,12 +192,6 @@ def read_log(
     rows = found(Place.of(log).within(Path.cwd()), view=view, step=step, batch=batch, as_of=time)
     batches = (each for partition in rows.partitions for each in rows.read(partition))
     return pa.RecordBatchReader.from_batches(rows.schema, batches)
-
-
-def milliseconds_of(time: datetime) -> int:
-    """Return the time in ms since the epoch; one without a zone is in UTC."""
-    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1_000)
 
 
 def _shown_as(field: pa.Field, form: ShownAs) -> pa.Field:
