@@ -108,6 +108,13 @@ def test_a_question_is_answered_in_a_few_clicks(pages: TestClient, question: Que
     assert len(question.clicks) <= MOST_CLICKS
 
 
+@pytest.mark.process
+def test_a_time_is_in_utc_unless_it_says_otherwise(pages: TestClient) -> None:
+    times = ("2023-11-14T22:13:21", "2023-11-14T23:13:21%2B01:00")
+    found = [pages.get(f"/operators/limited/at?time={time}", follow_redirects=False) for time in times]
+    assert [answer.headers["location"] for answer in found] == ["/operators/limited?batch=1"] * 2
+
+
 def address_of(text: str, link: str) -> str:
     """The address of the first link on the page with that text."""
     found = re.search(rf'<a href="([^"]+)"[^>]*>{re.escape(link)}</a>', text)
