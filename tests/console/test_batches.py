@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -14,8 +16,13 @@ from tests.lakes import entry_path
 from tidegate.console.pages import known_batches as batches
 from tidegate.console.pages.known_batches import KnownBatches
 from tidegate.console.pages.known_logs import KnownLog, KnownLogs
+from tidegate.contracts.errors import UserError
+from tidegate.state import disk
+from tidegate.state.delta_log.delta_snapshot import Snapshot, load
+from tidegate.state.delta_log.log_entries import newest_version, put_entry
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import log_after, metas_of, metas_since
+from tidegate.state.upkeep.cleanup import clean_up
 
 pytestmark = pytest.mark.fast
 
@@ -97,9 +104,81 @@ def test_a_log_that_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatc
         known.after(None)
     assert opened == [2]
     written.batch([record(b"b", b"v", 1, 1)])
-    assert (known.after(None).version, opened) == (3, [2, 3])
+    assert (known.after(None).version, opened) == (3, [2])
     entry_path(written.log.lake, 3).unlink()
-    assert known.after(None).version == 2
+    assert (known.after(None).version, opened) == (2, [2, 2])
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(done=st.lists(st.sampled_from(["batch", "compact", "clean up", "foreign", "ask"]), max_size=16))
+def test_a_log_that_is_followed_is_the_log_as_it_is_read_anew(
+    tmp_path_factory: pytest.TempPathFactory, done: list[str]
+) -> None:
+    written = Written(application(tmp_path_factory.mktemp("followed"), op=dict(SUPPRESSION)), "op")
+    known = KnownLog(written.log.lake)
+    with patch("tidegate.state.delta_log.operator_log.CHECKPOINT_EVERY", 3), patch.object(disk, "sync", lambda _: None):
+        for second, what in enumerate([*done, "ask"]):
+            match what:
+                case "batch":
+                    written.batch([record(b"%d" % (second % 3), b"v", second, second)])
+                case "compact":
+                    written.compact()
+                case "clean up":
+                    clean_up(written.log, clock_ms=written.newest.clock + 10**9, rewind_window_ms=0)
+                case "foreign":
+                    actions = [{"commitInfo": {"operation": "SET TBLPROPERTIES"}}]
+                    assert put_entry(written.log.lake, newest_version_of(written) + 1, actions)
+                case "ask":
+                    found, expected = known.after(None), log_after(written.log.lake, None)
+                    assert _facts(found) == _facts(expected)
+                    batches = readable_of(expected)
+                    assert known.readable() == batches
+                    for batch in list(batches)[::3]:
+                        assert _facts(known.after(batch)) == _facts(log_after(written.log.lake, batch))
+
+
+def newest_version_of(written: Written) -> int:
+    """The newest version of the log, entries of other programs included."""
+    newest = newest_version(written.log.lake)
+    assert newest is not None
+    return newest
+
+
+def readable_of(log: OperatorLog) -> range:
+    """The batches after which the log can be read, by trying all of them."""
+    newest, found = log.newest(), []
+    assert newest is not None
+    for batch in range(newest.batch + 1):
+        with suppress(UserError):
+            log_after(log.lake, batch)
+            found.append(batch)
+    return range(found[0], found[-1] + 1)
+
+
+def _facts(log: OperatorLog) -> tuple[Any, ...]:
+    """What a handle knows of its log."""
+    return (
+        log.version,
+        log.newest(),
+        log.size,
+        log.entries_since_checkpoint,
+        [log.data_files(kind) for kind in ("state", "emission", "meta")],
+    )
+
+
+def test_a_version_is_the_same_whichever_checkpoint_it_is_read_from(tmp_path: Path) -> None:
+    written = Written(application(tmp_path, op=dict(SUPPRESSION)), "op")
+    with patch("tidegate.state.delta_log.operator_log.CHECKPOINT_EVERY", 4):
+        for second in range(BATCHES):
+            written.batch([record(b"%d" % (second % 3), b"v", second, second)])
+            if second in (5, 6, 15):
+                written.compact()
+    for version in range(1, written.log.version + 1):
+        replayed = Snapshot()
+        replayed.catch_up(written.log.lake, version)
+        found = load(written.log.lake, version)
+        assert (found.files, found.metadata["id"]) == (replayed.files, replayed.metadata["id"])
+        assert (found.version == version and version - found.checkpoint <= 4 + 3) or found.checkpoint == -1
 
 
 @pytest.mark.parametrize("clock_s", [0, 1, 10, 25, 1_000])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from threading import Event
 from time import monotonic
+from unittest.mock import patch
 
 import pytest
 
 from tests.console.clock import StillClock
 from tests.patience import wait_for
-from tidegate.console.pages.latest import FRESH_S, KEPT_S, PATIENCE_S, Latest
+from tidegate.console.pages import latest
+from tidegate.console.pages.latest import FRESH_S, KEPT_S, PATIENCE_S, RECENT_S, Latest
 
 pytestmark = pytest.mark.fast
 
@@ -42,6 +44,19 @@ def test_an_answer_is_used_as_long_as_it_is_fresh_and_then_asked_for_again() -> 
     assert (source.latest.get(), source.asked) == (1, 1)
     source.clock.now += 1
     wait_for(lambda: source.latest.get() == 2, "the second answer")
+
+
+def test_a_recent_answer_is_shown_at_once_while_the_next_one_is_late() -> None:
+    source = Source()
+    source.may_answer.set()
+    wait_for(lambda: source.latest.get() == 1, "the first answer")
+    source.may_answer.clear()
+    source.clock.now += RECENT_S
+    with patch.object(latest, "PATIENCE_S", 10.0):
+        started = monotonic()
+        assert (source.latest.get(), source.asked) == (1, 2)
+    assert monotonic() - started < 5
+    source.may_answer.set()
 
 
 def test_an_old_answer_is_shown_for_a_while_and_then_no_more() -> None:

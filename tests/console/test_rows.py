@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,6 +20,7 @@ from tidegate.console.rows import PAGE_ROWS, Page, Query, read_page
 from tidegate.contracts.errors import StateError, UserError
 from tidegate.contracts.log_schema import Kind
 from tidegate.operators.registry import kind_of
+from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.delta_log.positions import Position
 from tidegate.state.lake.opening import open_lake
@@ -34,7 +36,7 @@ def written(folder: Path, config: Mapping[str, Any]) -> Written:
 
 def page(log: Written, kind: Kind, **query: Any) -> Page:
     rules = log.operator_of(query.get("step"))
-    return read_page(KnownLog(log.log.lake).after, rules, Query(kind=kind, **query))
+    return read_page(KnownLog(log.log.lake).after(query.get("batch")), rules, Query(kind=kind, **query))
 
 
 def all_pages(log: Written, kind: Kind, **query: Any) -> pa.Table:
@@ -167,6 +169,24 @@ def test_a_page_of_what_is_held_reads_only_the_batches_that_it_shows(
     assert min(read) == 13  # 8 batches are read at first
 
 
+@given(
+    top=st.integers(0, 3_000),
+    files=st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 400)), max_size=6),
+)
+def test_ranges_of_batches_have_each_batch_of_the_files_once_and_begin_where_files_are(
+    top: int, files: list[tuple[int, int]]
+) -> None:
+    below = [DataFile(path="", parts=(), size=0, written_ms=0, min_batch=at, max_batch=at + n) for at, n in files]
+    below = [file for file in below if file.min_batch <= top]
+    ranges = list(pages._spans(top, below))
+    assert all(after < up_to for after, up_to in ranges)
+    assert all(lower[1] <= upper[0] for upper, lower in pairwise(ranges))
+    read = {batch for after, up_to in ranges for batch in range(after + 1, up_to + 1)}
+    assert {batch for file in below for batch in range(file.min_batch, min(file.max_batch, top) + 1)} <= read
+    for _after, up_to in ranges:
+        assert any(file.min_batch <= up_to <= file.max_batch for file in below)
+
+
 def test_a_page_stays_the_same_while_batches_are_committed(tmp_path: Path) -> None:
     log = written(tmp_path, SUPPRESSION)
     log.batch([record(b"a", b"1", 0, 0)])
@@ -197,26 +217,7 @@ def test_a_batch_that_the_log_no_longer_reaches_back_to_is_said(tmp_path: Path) 
     assert page(log, "state", batch=13).newest.batch == 13
 
 
-def test_a_page_is_read_again_if_a_compaction_deletes_its_files_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = written(tmp_path, SUPPRESSION)
-    log.batch([record(b"a", b"1", 0, 0)])
-    read, tries = OperatorLog.read, []
-
-    def read_late(self: OperatorLog, *args: Any, **more: Any) -> pa.Table:
-        tries.append(self.version)
-        if len(tries) == 1:
-            log.batch([record(b"b", b"2", 1, 1)])
-            raise StateError("a data file of the operator log is missing")
-        return read(self, *args, **more)
-
-    monkeypatch.setattr(OperatorLog, "read", read_late)
-    assert sorted(page(log, "state").rows["key"].to_pylist()) == [b"a", b"b"]
-    assert tries[:2] == [2, 3]
-
-
-def test_a_damaged_log_is_not_read_for_ever(tmp_path: Path) -> None:
+def test_a_damaged_log_is_said(tmp_path: Path) -> None:
     log = written(tmp_path, SUPPRESSION)
     log.batch([record(b"a", b"1", 0, 0)])
     for file in (tmp_path / "lake" / "op").rglob("*.parquet"):
@@ -256,4 +257,4 @@ def test_a_position_is_three_numbers(text: str) -> None:
 def test_an_operator_without_a_log_is_said(tmp_path: Path) -> None:
     given = application(tmp_path, op=SUPPRESSION)
     with pytest.raises(UserError, match="no log yet"):
-        read_page(KnownLog(open_lake(given.lake / "op")).after, given.operators["op"], Query(kind="late"))
+        KnownLog(open_lake(given.lake / "op")).after(None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-from datetime import datetime
 from html import unescape
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -331,33 +330,3 @@ def test_operator_pages_lead_to_queries_as_of_their_batch(browser: Browser, give
 def test_the_sql_page_needs_a_login(stranger: Browser, given: Application) -> None:
     client: TestClient = stranger(given)
     assert [client.get(path).status_code for path in ("/sql", "/sql/rows.csv?query=SELECT%201")] == [401, 401]
-
-
-@pytest.mark.spark
-def test_every_view_has_the_rows_that_it_has_in_spark(given: Application, views: list[OperatorViews]) -> None:
-    from tidegate.console.sql.views import define
-    from tidegate.runtime.spark.session import open_session
-    from tidegate.spark import query
-    from tidegate.state.delta_log.operator_log import OperatorLog
-    from tidegate.state.lake.opening import open_lake
-
-    names = [name for each in views for name in each.views if not name.endswith("_refused_counts")]
-    with duckdb.connect() as connection, open_session("views", "local[1]", given.lake) as spark:
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
-        spark.conf.set("spark.sql.shuffle.partitions", "1")  # with 200, a view takes seconds
-        define(connection, views, lambda each: OperatorLog.at(open_lake(each.place), each.version).dataset())
-        for name in names:
-            ours = connection.execute(f"SELECT * FROM {name}").to_arrow_table()
-            theirs = query(spark, given, f"SELECT * FROM {name}")
-            assert ours.column_names == theirs.column_names, name
-            assert _sorted(ours) == _sorted(theirs), name
-    assert len(names) > 20
-
-
-def _sorted(rows: pa.Table) -> list[str]:
-    """The rows as text that does not depend on their order, nor on whether a time says that it is in UTC."""
-    return sorted(repr([_in_utc(value) for value in row.values()]) for row in rows.to_pylist())
-
-
-def _in_utc(value: object) -> object:
-    return value.replace(tzinfo=None) if isinstance(value, datetime) else value

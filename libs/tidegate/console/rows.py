@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import OperatorRules
-from tidegate.contracts.errors import StateError, UserError
+from tidegate.contracts.errors import UserError
 from tidegate.contracts.log_schema import Kind as RowKind
 from tidegate.operators.registry import kind_of, operator_for
 from tidegate.runtime.configuration.changes import held_in
@@ -23,9 +23,6 @@ from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.delta_log.positions import Position
 from tidegate.state.slots import live_rows
-
-LogAfter = Callable[[int | None], OperatorLog]
-"""A function that opens the log just after a batch; None: now."""
 
 PAGE_ROWS = 50
 
@@ -38,9 +35,6 @@ LOOKED_THROUGH_ROWS = 500_000
 
 FIRST_SPAN, SPAN_GROWTH = 8, 8
 """How many batches are read first, and how many times as many each time after that, until the page is full."""
-
-TRIES = 3
-"""How often a page is read if a clean-up deletes its files meanwhile."""
 
 _FOUND_BY = ["batch", "partition", "seq"]
 _NOT_OF_STATE = {"headers", "topic", "cause", "lateness", "bound"}
@@ -77,22 +71,11 @@ class Page:
     total: int | None = None
 
 
-def read_page(log_after: LogAfter, rules: OperatorRules, query: Query) -> Page:
-    """Return the rows of the page. Read again if a clean-up deletes files of the version that is being read.
+def read_page(log: OperatorLog, rules: OperatorRules, query: Query) -> Page:
+    """Return the rows of the page. `log`: the operator's, just after the batch of the query.
 
-    Raise UserError if there is no log, if it does not reach back to the batch, or if there is too much to show.
+    Raise UserError if the log has no batch, or if there is too much to show.
     """
-    for left in reversed(range(TRIES)):
-        handle = log_after(query.batch)
-        try:
-            return _read(handle, rules, query)
-        except StateError:
-            if left == 0:
-                raise
-    raise AssertionError("the last try returns or raises")
-
-
-def _read(log: OperatorLog, rules: OperatorRules, query: Query) -> Page:
     newest = log.newest()
     if newest is None:
         raise UserError("the operator has no batch yet", value=log.place, remedy="start the operator: tidegate run")
@@ -132,8 +115,9 @@ def _newest_state(
     columns = [name for name in log.schema.names if name not in _NOT_OF_STATE]
     top = _top(newest, query)
     above = log.read("state", partition, top, [name for name in columns if name != "value"])
-    found, after = [_of_step(above, query.step)], top
-    for after, up_to in _spans(top):
+    found, after = [log.schema.empty_table().select(columns), _of_step(above, query.step)], top
+    rows = pa.concat_tables(found, promote_options="default")
+    for after, up_to in _spans(top, log.data_files("state", partition, up_to=top)):
         found.insert(0, _of_step(log.read("state", partition, after, columns, up_to=up_to), query.step))
         if is_enough(rows := pa.concat_tables(found, promote_options="default")):
             break
@@ -145,12 +129,19 @@ def _top(newest: BatchMeta, query: Query) -> int:
     return newest.batch if query.before is None else min(newest.batch, query.before.batch)
 
 
-def _spans(top: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of batches from `top` down to 0, as (after, up to), each several times as long as the one before."""
-    length = FIRST_SPAN
-    while top >= 0:
-        yield max(top - length, -1), top
-        top, length = top - length, length * SPAN_GROWTH
+def _spans(top: int, files: Sequence[DataFile]) -> Iterator[tuple[int, int]]:
+    """Yield ranges of batches from `top` down that have all rows of the files, as (after, up_to).
+
+    Each is several times as long as the one before. Batches that no file has are passed over, as after a compaction
+    behind which nothing was emitted.
+    """
+    length, left = FIRST_SPAN, list(files)
+    while left:
+        top = min(top, max(file.max_batch for file in left))
+        after = max(top - length, -1)
+        yield after, top
+        top, length = after, length * SPAN_GROWTH
+        left = [file for file in left if file.min_batch <= top]
 
 
 def _slot(rules: OperatorRules) -> Sequence[str]:
@@ -182,7 +173,7 @@ def _newest_positions(log: OperatorLog, top: int, query: Query) -> tuple[pa.Tabl
     """
     columns = [*_FOUND_BY, *(["step"] if query.step is not None else [])]
     found, looked_through = pa.schema([(name, log.schema.field(name).type) for name in columns]).empty_table(), 0
-    for after, up_to in _spans(top):
+    for after, up_to in _spans(top, log.data_files(query.kind, query.partition, up_to=top)):
         rows = _below(log.read(query.kind, query.partition, after, columns, up_to=up_to), query.before)
         looked_through += len(rows)  # those above do not count: else the next page might begin where this one did
         matching = _newest(_of_step(rows, query.step), PAGE_ROWS + 1)

@@ -148,39 +148,45 @@ def has_version(log: Lake, version: int | None) -> bool:
     return newest is not None and (version is None or version <= newest)
 
 
-def version_after(log: Lake, newest: int, batch: int) -> int | None:
+def version_after(log: Lake, newest: int, batch: int, guess: int = -1) -> int | None:
     """Return the version of the log just after the batch, or after the one before it if there was none of the number.
 
-    None if the log's entries no longer reach back to it. `newest`: the newest version. The search reads a number of
-    entries that grows with the logarithm of their number.
+    None if the log's entries no longer reach back to it. `newest`: the newest version; `guess`: an earlier one that is
+    tried first. A search reads a number of entries that grows with the logarithm of their number.
     """
+    if guess >= 0 and batch_at(log, guess) == batch < batch_at(log, guess + 1):
+        return guess
     oldest = oldest_version(log, newest)
-    found = bisect_right(range(newest + 1), batch, lo=oldest, key=lambda version: _batch_at(log, version)) - 1
-    return found if found >= oldest and _batch_at(log, found) >= 0 else None
+    found = bisect_right(range(newest + 1), batch, lo=oldest, key=lambda version: batch_at(log, version)) - 1
+    return found if found >= oldest and batch_at(log, found) >= 0 else None
 
 
-def log_after(lake: Lake, batch: int | None, newest: int | None = None) -> OperatorLog:
+def log_after(lake: Lake, batch: int | None) -> OperatorLog:
     """Return the log just after the batch, or after the one before it if there was none of the number; None: now.
 
-    `newest`: the newest version, if it is known. Raise UserError if there is no log, or if its entries no longer reach
-    back to the batch.
+    Raise UserError if there is no log, or if its entries no longer reach back to the batch.
     """
-    newest = newest_version(lake) if newest is None else newest
+    newest = newest_version(lake)
     if newest is None:
         raise UserError("the operator has no log yet", value=lake.place, remedy="start the operator: tidegate run")
-    version = newest if batch is None else version_after(lake, newest, batch)
+    return OperatorLog.at(lake, newest if batch is None else _reached(version_after(lake, newest, batch), batch))
+
+
+def version_before(newest: OperatorLog, batch: int) -> int:
+    """Return the version of the log just after a batch, as `log_after` does; `newest` is the log at a later one."""
+    meta = newest.newest()
+    assert meta is not None and batch < meta.batch, "the batch is an earlier one"
+    guess = newest.version - (meta.batch - batch)  # if no entries of other programs follow it
+    return _reached(version_after(newest.lake, newest.version, batch, guess), batch)
+
+
+def _reached(version: int | None, batch: int) -> int:
     if version is None:
         remedy = "name a later batch; `rewind_window` says how far back a log can be read"
         raise UserError("the log no longer reaches back to that batch", value=batch, remedy=remedy)
-    return OperatorLog.at(lake, version)
+    return version
 
 
-def readable_batches(log: OperatorLog) -> range:
-    """Return the batches after which `log_after` can show the log, from the oldest to the newest of the handle."""
-    oldest, newest = _batch_at(log.lake, oldest_version(log.lake, log.version)), log.newest()
-    return range(max(oldest, 0), 0 if newest is None else newest.batch + 1)
-
-
-def _batch_at(log: Lake, version: int) -> int:
+def batch_at(log: Lake, version: int) -> int:
     """Return the newest batch at the version; -1 if its entry, and those of foreign entries before it, have none."""
     return next((document["batch"] for _version, document in documents_before(log, version)), -1)

@@ -20,6 +20,7 @@ from tidegate.console.pages.login import add_login, login_page
 from tidegate.console.pages.operator_page import batch_at, operator_page, series_of
 from tidegate.console.pages.parameters import BatchNumber, Partition
 from tidegate.console.pages.rendering import error_page, page
+from tidegate.console.pages.retries import ReadAgain
 from tidegate.console.pages.rows_page import KINDS, rows_page
 from tidegate.console.pages.sources import Sources
 from tidegate.console.pages.sql_page import add_sql
@@ -37,6 +38,7 @@ def console(application: Application, logins: Logins, names: Sequence[str], file
     `file`: the configuration as commands name it; an action is such a command.
     """
     app = FastAPI(title="Tidegate", docs_url=None, redoc_url=None, openapi_url=None)
+    app.router.route_class = ReadAgain
     add_login(app, logins)
     sources = Sources(application)
     add_actions(app, sources, logins, file)
@@ -51,7 +53,7 @@ def _add_pages(app: FastAPI, sources: Sources) -> None:
 
     @app.get("/")
     def overview() -> Response:
-        status = application_status(application, sources.ends_of(), sources.logs)
+        status = application_status(application, sources.ends_of(), sources.logs.for_page())
         found = overview_of(application, status, sources.findings(), SYSTEM_CLOCK.now_ms())
         name, incidents = application.application, sources.incidents()
         return page("overview.html", application=name, overview=found, incidents=incidents)
@@ -81,7 +83,7 @@ def _add_pages(app: FastAPI, sources: Sources) -> None:
 
     @app.get("/operators/{name}/explain")
     def explain(name: str, at: str) -> Response:
-        return explain_page(application, name, sources.config(name), Position.of(at))
+        return explain_page(sources, name, Position.of(at))
 
     @app.get("/operators/{name}/{what}")
     def browse(

@@ -19,10 +19,7 @@ from tidegate.console.pages.rendering import page
 from tidegate.console.pages.sources import Sources
 from tidegate.console.rows import refuse_too_much
 from tidegate.contracts.errors import UserError
-from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.change_preview import ChangePreview
-from tidegate.state.earlier_batches import has_version, log_after
-from tidegate.state.lake.opening import open_lake
 
 LONGEST_OPTIONS = 3_000
 """Most characters of edited options: addresses have them."""
@@ -84,12 +81,12 @@ def _confirmation(logins: Logins, request: Request, what: str, file: str, name: 
 
 def plan_page(sources: Sources, name: str, options: str) -> Response:
     """Return the page with the operator's options, and what they would do if they were edited."""
-    application, config = sources.application, sources.config(name)
+    config = sources.config(name)
     text = options or options_text(config)
     preview, error = None, None
     if options:
         try:
-            preview = _preview(application, name, text)
+            preview = _preview(sources, name, text)
         except UserError as found:
             error = found
     parts = None if preview is None or preview.status != "live" else picture_of(preview.forecast)
@@ -103,8 +100,7 @@ def plan_page(sources: Sources, name: str, options: str) -> Response:
     return page("plan.html", 200 if error is None else 400, **shown, error=error)
 
 
-def _preview(application: Application, name: str, text: str) -> ChangePreview:
-    lake = open_lake(application.lake / name)
-    if has_version(lake, None):
-        refuse_too_much(log_after(lake, None).data_files("state"))
-    return preview_of(application, name, text)
+def _preview(sources: Sources, name: str, text: str) -> ChangePreview:
+    if (log := sources.logs.newest(name)) is not None:
+        refuse_too_much(log.data_files("state"))
+    return preview_of(sources.application, name, text)

@@ -11,11 +11,12 @@ from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
 
 T = TypeVar("T")
 
-FRESH_S, KEPT_S = 5.0, 60.0
-"""Age up to which an answer is used without asking again, and up to which it is shown while the next one is late."""
+FRESH_S, RECENT_S, KEPT_S = 5.0, 15.0, 60.0
+"""Age up to which an answer is used without asking again, up to which the next one is not waited for, and up to which
+it is shown while the next one is late. A broker that is away takes 5 s to be found so."""
 
 PATIENCE_S = 0.2
-"""How long a page waits for an answer."""
+"""How long a page waits for an answer in place of one that is not recent."""
 
 
 class _Answer(NamedTuple, Generic[T]):
@@ -44,7 +45,7 @@ class Latest(Generic[T]):
                 # a daemon: the end of the process does not wait for a source that does not answer
                 Thread(target=self._refresh, args=(self._asking,), name="console", daemon=True).start()
             asking = self._asking
-        if asking is not None and asking in wait([asking], PATIENCE_S).done:
+        if asking is not None and asking in wait([asking], 0 if self._age() <= RECENT_S else PATIENCE_S).done:
             asking.result()
         return self._missing if self._answer is None or self._age() > KEPT_S else self._answer.value
 

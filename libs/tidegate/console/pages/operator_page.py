@@ -32,9 +32,10 @@ def operator_page(sources: Sources, name: str, batch: int | None) -> Response:
     config, known = sources.config(name), sources.logs.of(name)
     problems: list[Problem | Finding] = []
     if batch is None:
-        status = operator_status(sources.application, name, sources.ends_of(), sources.logs)
+        logs = sources.logs.for_page()
+        status = operator_status(sources.application, name, sources.ends_of(), logs)
         problems = [*problems_of(name, status), *(each for each in sources.findings() if each.about == name)]
-        log = None if status["log"] is None else _after(known, None)[0]
+        log = None if status["log"] is None else logs.newest(name)
     else:
         log, newest = _after(known, batch)
         status = status_after(newest)

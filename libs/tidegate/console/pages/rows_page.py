@@ -30,7 +30,7 @@ def rows_page(sources: Sources, name: str, what: str, rules: OperatorRules, quer
     content = content_of(config)
     if query.kind == "state" and query.step is None and content[0][0] is not None:
         raise UserError("a pipeline holds records by step", value=name, remedy=f"add ?step={content[0][0]}")
-    page = rows.read_page(log.after, rules, query)
+    page = rows.read_page(log.after(query.batch), rules, query)
     asked = {"step": query.step, "batch": query.batch, "partition": query.partition}
     fixed, first_step = asked | {"batch": page.newest.batch}, {} if query.step else {"step": content[0][0]}
     return rendered(

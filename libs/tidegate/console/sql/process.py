@@ -20,12 +20,18 @@ import pyarrow as pa
 
 from tidegate.console.sql.checking import Names, check
 from tidegate.console.sql.views import OperatorViews, define
-from tidegate.contracts.errors import UserError
+from tidegate.contracts.errors import EngineError, StateError, TidegateError, UserError
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.lake.opening import open_lake
 
-REFUSED = 3
-"""The exit code if the query is refused or fails; stdout has the problem, the value and the remedy as JSON."""
+ERRORS: dict[int, type[TidegateError]] = {3: UserError, 4: StateError, 5: EngineError}
+"""Errors by the exit code; stdout has the problem, the value and the remedy as JSON.
+
+The query is refused or fails; a file of a log is missing, as after a clean-up; or the lake does not answer.
+"""
+
+_MISSING = "No such file or directory"
+"""What an error of DuckDB says if Arrow does not find a file."""
 
 DUCKDB_BYTES, MORE_BYTES = 2**29, 3 * 2**29
 """Memory that DuckDB may use, and address space that the process may add to what it has before the query."""
@@ -63,17 +69,19 @@ def main() -> int:
     try:
         with duckdb.connect(":memory:", config={"threads": 2, "memory_limit": f"{DUCKDB_BYTES}B"}) as connection:
             found = rows_of(connection, request)
-    except (UserError, duckdb.Error, MemoryError, pa.ArrowException) as error:
-        refusal = error if isinstance(error, UserError) else _failed(error)
-        json.dump([refusal.problem, str(refusal.value), refusal.remedy], sys.stdout)
-        return REFUSED
+    except (TidegateError, duckdb.Error, MemoryError, pa.ArrowException) as error:
+        said = error if isinstance(error, TidegateError) else _failed(error)
+        json.dump([said.problem, str(said.value), said.remedy], sys.stdout)
+        return next(code for code, kind in ERRORS.items() if isinstance(said, kind))
     with pa.ipc.new_stream(sys.stdout.buffer, found.schema) as writer:
         writer.write_table(found)
     return 0
 
 
-def _failed(error: Exception) -> UserError:
+def _failed(error: Exception) -> TidegateError:
     said = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if _MISSING in said:
+        return StateError("a data file of the operator log is missing", value=said[:300], remedy="try again")
     remedy = "correct it, or narrow it down with WHERE; `tidegate sql` has no limits"
     return UserError("the query failed", value=said[:300], remedy=remedy)
 

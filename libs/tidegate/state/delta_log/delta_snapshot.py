@@ -18,6 +18,7 @@ from tidegate.state.delta_log.data_files import DataFile, with_parts
 from tidegate.state.delta_log.log_entries import (
     check_log_exists,
     checkpointed,
+    document_of,
     entry_place,
     read_actions,
 )
@@ -85,10 +86,13 @@ class Snapshot:
             *(add(file, changes_data=False) for file in self.files.values()),
         ]
 
-    def catch_up(self, log: Lake, version: int) -> None:
-        """Apply the entries up to that later version."""
+    def catch_up(self, log: Lake, version: int) -> list[list[Action]]:
+        """Apply the entries up to that later version; return their actions."""
+        applied = []
         for between in range(self.version + 1, version + 1):
-            self.apply(between, _actions(log, between))
+            applied.append(_actions(log, between))
+            self.apply(between, applied[-1])
+        return applied
 
 
 def _state_rows(file: DataFile) -> int:
@@ -98,12 +102,26 @@ def _state_rows(file: DataFile) -> int:
 def load(log: Lake, version: int) -> Snapshot:
     """Return the table at that version. Raise StateError if it cannot be read, Unavailable while the lake is away."""
     known = checkpointed(log)
-    if known is None or known > version or (begun := read_checkpoint(log, known)) is None:
+    if known is None or known > version:
+        known = _complete_before(log, version)
+    if known is None or (begun := read_checkpoint(log, known)) is None:
         return _load_downwards(log, version)
     snapshot = Snapshot(checkpoint=known)
     snapshot.apply(known, begun)
     snapshot.catch_up(log, version)
     return snapshot
+
+
+def _complete_before(log: Lake, version: int) -> int | None:
+    """Return the version of the complete metadata that the version's metadata builds upon; None if it is not known.
+
+    Most of them have a checkpoint. If entries of other programs follow it, another version is returned, which is tried
+    in vain.
+    """
+    document = document_of(read_actions(log, version) or ())
+    if document is None:
+        return None
+    return max(0, version - (document["batch"] - document.get("base", document["batch"])))
 
 
 def _load_downwards(log: Lake, version: int) -> Snapshot:

@@ -81,8 +81,14 @@ def newest_version(log: Lake) -> int | None:
     # rule: bounded-by-log-length/version
     if known is None or not _has_entry(log, known):
         known = _newest_listed(log)
-    if known is None:
-        return None
+    return None if known is None else newest_above(log, known)
+
+
+def newest_above(log: Lake, known: int) -> int:
+    """Return the newest version that has an entry, from one that has one upwards.
+
+    Raise StateError if an entry of a newer version exists above a missing entry: that entry is lost.
+    """
     known = _listed_up_to(log, known)
     while True:
         newest = next(version for version in count(known) if not _has_entry(log, version + 1))

@@ -6,13 +6,14 @@ metadata takes only the entries since the newest complete one, however long the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from typing import NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta, Document, after_document, is_complete
 from tidegate.contracts.errors import StateError
 from tidegate.state.delta_log import log_entries
+from tidegate.state.delta_log.actions import Action
 from tidegate.state.lake.port import Lake
 
 
@@ -22,6 +23,16 @@ class Newest(NamedTuple):
     meta: BatchMeta
     base: int
     version: int
+
+    def after(self, version: int, entries: Iterable[Sequence[Action]]) -> Newest:
+        """Return what it is after these entries, which follow `version`."""
+        newest = self
+        for at, actions in enumerate(entries, version + 1):
+            if (document := log_entries.document_of(actions)) is None:
+                continue
+            meta = after_document(newest.meta, document)
+            newest = Newest(meta, meta.batch, at) if is_complete(document) else newest._replace(meta=meta)
+        return newest
 
 
 def newest_metadata(log: Lake, version: int) -> Newest | None:

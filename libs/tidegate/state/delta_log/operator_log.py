@@ -221,9 +221,14 @@ class OperatorLog:
         return LogSize(files=len(self._snapshot.files), state_rows=self._snapshot.state_rows)
 
     @property
+    def checkpoint(self) -> int:
+        """Return the version of the newest checkpoint that the handle knows of; -1 if it knows none."""
+        return self._snapshot.checkpoint
+
+    @property
     def entries_since_checkpoint(self) -> int:
         """Return the number of entries that a reader of the handle's version replays."""
-        return self.version - self._snapshot.checkpoint
+        return self.version - self.checkpoint
 
     def newest(self) -> BatchMeta | None:
         """The metadata of the newest batch at the handle's version; None before the first claim."""
@@ -279,6 +284,13 @@ class OperatorLog:
         """Return a copy of the handle that stays at this version, for a thread that runs beside the committing one."""
         handle = OperatorLog(self.lake, self._copied_snapshot(), self._clock)
         handle._newest = self._newest
+        return handle
+
+    def at_later(self, version: int) -> OperatorLog:
+        """Return a handle at that later version for reading; only the entries between the two are read."""
+        handle = self.pinned_copy()
+        entries = handle._snapshot.catch_up(self.lake, version)
+        handle._newest = None if self._newest is None else self._newest.after(self.version, entries)
         return handle
 
     def _copied_snapshot(self) -> Snapshot:
