@@ -53,7 +53,7 @@
       }
       known?.plot.destroy();
       const batches = [...found.batch];
-      const width = Math.min(620, Math.max(280, place.clientWidth));
+      const width = Math.min(600, Math.max(280, place.clientWidth));
       const plot = new uPlot(options(chart, width, batches, found), data, place);
       plots.set(chart.title, { plot, lines, batches });
     }
