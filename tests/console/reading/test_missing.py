@@ -138,3 +138,16 @@ def test_without_a_broker_and_a_service_pages_say_what_is_not_known(console: Con
         wait_for(lambda: all(text in console.get(address)[1] for text in texts), address)  # noqa: B023 - asked at once
     for address in (*READING, *ROWLESS, "/operators/limited/act", "/operators/limited/act/flush"):
         assert console.get(address)[0] == 200
+
+
+@pytest.mark.process
+def test_a_query_whose_lake_goes_away_meanwhile_says_so(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = running._answer
+
+    def without_lake(*given: Any) -> Any:
+        console.lake.rename(console.lake.with_name("away"))
+        return answer(*given)
+
+    monkeypatch.setattr(running, "_answer", without_lake)
+    status, text = console.get(READING[-1])
+    assert status == 503 and "the lake is unavailable" in text and "mount it again" in text
