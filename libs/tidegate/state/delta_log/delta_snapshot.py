@@ -118,7 +118,7 @@ def _complete_before(log: Lake, version: int) -> int | None:
     Most of them have a checkpoint. If entries of other programs follow it, another version is returned, which is tried
     in vain.
     """
-    document = document_of(read_actions(log, version) or ())
+    document = None if version < 0 else document_of(read_actions(log, version) or ())
     if document is None:
         return None
     return max(0, version - (document["batch"] - document.get("base", document["batch"])))
