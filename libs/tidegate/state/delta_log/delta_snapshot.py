@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from tidegate.contracts.batch_metadata import is_complete
 from tidegate.contracts.errors import StateError
 from tidegate.state.delta_log.actions import Action, add, data_file
 from tidegate.state.delta_log.checkpoints import read_checkpoint
@@ -121,7 +122,8 @@ def _complete_before(log: Lake, version: int) -> int | None:
     document = None if version < 0 else document_of(read_actions(log, version) or ())
     if document is None:
         return None
-    return max(0, version - (document["batch"] - document.get("base", document["batch"])))
+    newer: int = 0 if is_complete(document) else document["batch"] - document["base"]
+    return max(0, version - newer)
 
 
 def _load_downwards(log: Lake, version: int) -> Snapshot:
