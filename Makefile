@@ -30,7 +30,8 @@ test: lint ## every check and every test, the fast ones first
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not long and not kill and not stack and not browser' \
 		-n 5 --dist loadfile --no-loadscope-reorder && wait $$!
 	@echo "A few tests with their lakes in an S3 server (make s3 runs all)"
-	@$(BIN)/python -m pytest --lake s3 -n 2 --dist loadfile tests/end_to_end/test_commands.py tests/end_to_end/test_telemetry.py
+	@$(BIN)/python -m pytest --lake s3 -n 2 --dist loadfile tests/end_to_end/test_commands.py tests/end_to_end/test_telemetry.py \
+		tests/end_to_end/readers/test_table_views.py
 
 # waits for no disk; make test has the same tests on the disk
 test-fast: export PYTEST_DEBUG_TEMPROOT = $(wildcard /dev/shm)

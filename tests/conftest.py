@@ -1,4 +1,4 @@
-"""What tests share: one embedded broker a session, and topics of their own."""
+"""What the tests of a process share: one broker with topics for each test, one Spark session, the servers of lakes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tests import hypothesis_profile, quick_java  # noqa: F401
 from tests.lake import azure_server, s3_server
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
+from tidegate.runtime.spark.session import open_session
 from tidegate.state.lake.place import Place
 
 quick_java.use()
@@ -81,6 +83,13 @@ def new_lake(request: pytest.FixtureRequest) -> NewLake:
         return Place.of
     server, numbers = request.getfixturevalue(kind), itertools.count()
     return cache(lambda _: server.place(f"lake-{os.getpid()}-{next(numbers)}"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session for all tests of a process, which reads folders and S3."""
+    with open_session("tests", "local[2]", lake=Place.of("s3://any")) as session:
+        yield session
 
 
 @pytest.fixture

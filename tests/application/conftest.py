@@ -12,7 +12,7 @@ import pytest
 from tests.docs.running_pages import empty
 from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.kafka.topics import create_topic
-from tidegate.runtime.spark.session import running_spark, start_session
+from tidegate.runtime.spark.session import open_session
 
 INPUTS = ("departures", "weather", "flights", "gates", "visits", "arrivals", "events", "limits")
 OUTPUTS = (
@@ -44,8 +44,5 @@ def kafka(broker: Broker) -> Iterator[dict[str, str]]:
 @pytest.fixture(scope="module")
 def spark(kafka: dict[str, str]) -> Iterator[Any]:
     """One Spark session for all programs; one that other tests have started stays."""
-    running = running_spark()
-    session = start_session("tests", "local[2]")
-    yield session
-    if running is None:
-        session.stop()
+    with open_session("tests", "local[2]") as session:
+        yield session

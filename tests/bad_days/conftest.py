@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.end_to_end.conftest import PARTITIONS, spark, world  # noqa: F401 -- fixtures
+from tests.end_to_end.conftest import PARTITIONS, world  # noqa: F401 -- fixtures
 from tests.patience import PATIENCE_S, wait_for
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
@@ -18,7 +18,7 @@ from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 
 
 @pytest.fixture(scope="session", autouse=True)
-def warm(spark):  # noqa: F811
+def warm(spark):
     """Spark's Python workers have compiled what a batch needs: no test waits for that."""
     SparkJobs(spark).warm_up(SuppressionConfig(kind="suppression", input="in", until={"time_limit": "1h"}))
 

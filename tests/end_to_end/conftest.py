@@ -1,8 +1,7 @@
-"""A Spark session and an application around a broker, for tests of the whole path."""
+"""An application around a broker, for tests of the whole path."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from threading import Event
 
 import pytest
@@ -11,17 +10,8 @@ from tests.lakes import named
 from tidegate.devkit.produce_consume import write_all
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import application_of
-from tidegate.runtime.spark.session import start_session
 
 PARTITIONS = 4
-
-
-@pytest.fixture(scope="session")
-def spark(new_lake):
-    """One Spark session for all tests."""
-    session = start_session("tests", "local[2]", lake=new_lake(Path("lake")))
-    yield session
-    session.stop()
 
 
 class World:

@@ -42,7 +42,6 @@ from tidegate.runtime.kafka.client import client
 from tidegate.runtime.spark.views import register
 from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.lake.place import Place
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -332,7 +331,7 @@ def test_views_show_a_new_step_as_empty_where_the_log_is_older_than_it(changing)
     held = "SELECT count(*) FROM changing_slow_buffer"
 
     def shown(version=None):
-        register(here.spark, Place.of(str(here.lake / NAME)), NAME, load(here.file).operators[NAME], version)
+        register(here.spark, here.lake / NAME, NAME, load(here.file).operators[NAME], version)
         return here.spark.sql(held).collect()[0][0]
 
     assert shown() == 0

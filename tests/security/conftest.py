@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import spark  # noqa: F401  (the fixture)
 from tests.security.certificates import authority, signed
 from tidegate.devkit.embedded_broker import HOST, Broker, Security
 from tidegate.runtime.install import paths

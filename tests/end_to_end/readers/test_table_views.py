@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import functions as F
 
+import tidegate as tg
 from tests.end_to_end.readers.tables import TABLE, TableLog, Write, random_writes
 from tidegate.contracts.errors import UserError
 from tidegate.operators.table_history import TableHistoryRules
-from tidegate.spark import history_as_of, register_views
+from tidegate.spark import history_as_of, register_format, register_views
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark_reads]
 
@@ -87,22 +88,35 @@ def test_a_table_of_latest_values_has_a_history_of_one_and_no_as_of(spark, tmp_p
 
 
 def test_history_as_of_reads_a_log_by_its_folder_or_its_name_at_any_kind_of_time(spark, table):
-    path = table.lake / TABLE
+    path, reached = str(table.lake / TABLE), {"lake_options": dict(table.lake.options)}
     by_kind = [150, datetime.fromtimestamp(0.150, UTC), F.expr("timestamp_millis(150)")]
-    assert all(shown(history_as_of(spark, path, instant)) == table.looked_up(150) for instant in by_kind)
-    assert shown(history_as_of(spark, TABLE, 150, lake=table.lake)) == table.looked_up(150)
+    assert all(shown(history_as_of(spark, path, instant, **reached)) == table.looked_up(150) for instant in by_kind)
+    assert shown(history_as_of(spark, TABLE, 150, lake=str(table.lake), **reached)) == table.looked_up(150)
+
+
+def test_the_format_and_read_log_show_the_same_history_as_lookups(spark, table):
+    path, options = str(table.lake / TABLE), dict(table.lake.options)
+    register_format(spark)
+    frame = spark.read.format("tidegate").options(view="history", asOf="150", **options).load(path)
+    assert shown(frame) == table.looked_up(150)
+    rows = tg.read_log(path, view="history", as_of=150, lake_options=options).read_all().to_pylist()
+    assert {(row["partition"], row["key"], row["value"]) for row in rows} == {row[:3] for row in table.looked_up(150)}
 
 
 def test_history_as_of_equals_lookups_with_rules_and_shows_the_whole_log_without(spark, table):
-    path, early = table.lake / TABLE, 119
-    assert shown(history_as_of(spark, path, early, rules=table.rules)) == table.looked_up(early)
-    assert shown(history_as_of(spark, path, early)) >= table.looked_up(early)
+    early = 119
+
+    def found(**rules):
+        return history_as_of(spark, TABLE, early, lake=str(table.lake), lake_options=dict(table.lake.options), **rules)
+
+    assert shown(found(rules=table.rules)) == table.looked_up(early)
+    assert shown(found()) >= table.looked_up(early)
     text = table.rules.model_copy(update={"key_format": "string"})
-    assert history_as_of(spark, path, early, rules=text).schema["key"].dataType.simpleString() == "string"
+    assert found(rules=text).schema["key"].dataType.simpleString() == "string"
 
 
 def test_history_as_of_refuses_a_table_without_history(spark, table, tmp_path, new_lake):
     with pytest.raises(UserError, match="no log of that table"):
         history_as_of(spark, tmp_path / "nowhere", 1)
     with pytest.raises(UserError, match="latest values"):
-        history_as_of(spark, TABLE, 1, lake=table.lake, rules=TableHistoryRules(versions="latest"))
+        history_as_of(spark, TABLE, 1, lake=str(table.lake), rules=TableHistoryRules(versions="latest"))

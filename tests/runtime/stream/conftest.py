@@ -1,4 +1,4 @@
-"""A Spark session, and operators on Delta tables that are written in pieces."""
+"""Operators on Delta tables that are written in pieces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.lakes import lake_at
 from tests.patience import wait_for
 from tidegate import SuppressionRules
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.runtime.spark.session import start_session
 from tidegate.spark import start
 from tidegate.state import earlier_batches
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -24,14 +23,6 @@ PARTITIONS = 3
 NAME = "updates"
 
 SCHEMA = pa.schema([("id", pa.string()), ("payload", pa.binary()), ("at", pa.int64()), ("number", pa.int64())])
-
-
-@pytest.fixture(scope="session")
-def spark():
-    """One Spark session for all tests."""
-    session = start_session("tests", "local[2]")
-    yield session
-    session.stop()
 
 
 @dataclass(frozen=True)

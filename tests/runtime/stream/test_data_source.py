@@ -116,7 +116,8 @@ def test_a_pipeline_is_read_step_by_step(spark: Any, lake: Path) -> None:
         ({"batch": "-1"}, "write a whole number"),
         ({"asOf": "2013-01-01"}, "read the view history of a table"),
         ({"asOf": "noon"}, "write ms since the epoch"),
-        ({"versionAsOf": "1"}, "options: path, view, step, batch, asOf"),
+        ({"versionAsOf": "1"}, "options: path, view, step, batch, asOf, endpoint"),
+        ({"endpoint": "http://127.0.0.1:9000"}, "a folder has no options"),
     ],
 )
 def test_an_error_names_what_there_is(lake: Path, options: dict[str, str], message: str) -> None:

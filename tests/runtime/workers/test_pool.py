@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.patience import wait_for
-from tidegate.runtime.spark.session import Spark, leaves_room, start_spark
+from tidegate.runtime.spark.session import Spark, leaves_room, running_spark, start_spark
 from tidegate.runtime.workers.jobs import WorkerJobs
 from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
 from tidegate.runtime.workers.placement import Post
@@ -30,9 +30,12 @@ def niceness_of(lane: Lane) -> int:
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Spark]:
+    """A Spark without SQL; one that other tests have started stays."""
+    running = running_spark()
     started = start_spark("workers", "local[2]")
     yield started
-    started.stop()
+    if running is None:
+        started.stop()
 
 
 @pytest.fixture

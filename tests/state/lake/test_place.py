@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.contracts.errors import UserError
 from tidegate.state.lake.opening import open_lake
-from tidegate.state.lake.place import Place, options_problem, problem_of
+from tidegate.state.lake.place import Place, options_problem, place_named, problem_of
 
 pytestmark = pytest.mark.fast
 
@@ -62,3 +63,25 @@ def test_options_are_known_names_for_an_object_store() -> None:
 
 def test_a_place_is_opened_once_in_a_process(tmp_path: Path) -> None:
     assert open_lake(Place.of(tmp_path)) is open_lake(Place.of(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "message"),
+    [
+        ("s3://bucket/lake/log", {"password": "hunter2"}, "no option of s3://: password"),
+        ("lake/log", {"region": "eu-west-1"}, "a folder has no options"),
+        ("s3a://bucket/lake/log", None, "write s3://BUCKET/FOLDER"),
+    ],
+)
+def test_a_program_that_names_a_lake_wrongly_is_told_what_to_write(url, options, message):
+    with pytest.raises(UserError) as error:
+        place_named(url, options)
+    assert message in str(error.value)
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_program_names_folders_and_secret_files_from_where_it_runs(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert place_named("lake/log") == Place.of(tmp_path / "lake" / "log")
+    found = place_named("s3://bucket/log", {"secret_file": "keys", "region": "eu-west-1"})
+    assert found == Place.of("s3://bucket/log", {"secret_file": str(tmp_path / "keys"), "region": "eu-west-1"})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,10 +18,13 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import milliseconds_of
 from tidegate.runtime.task import log_rows
 from tidegate.runtime.task.log_rows import LogRows
-from tidegate.state.lake.place import Place
+from tidegate.state.lake.place import OPTIONS as STORE_OPTIONS
+from tidegate.state.lake.place import place_named
 
 FORMAT = "tidegate"
 OPTIONS = ("path", "view", "step", "batch", "asOf")
+LAKE_OPTIONS = frozenset(name for names in STORE_OPTIONS.values() for name in names)
+"""Options that say how an object store is reached, as `lake_options` in configurations."""
 
 
 def register(spark: Any) -> None:
@@ -68,14 +70,18 @@ class LogReader(DataSourceReader):  # type: ignore[misc]
 
 def rows_of(options: Any) -> LogRows:
     """Return the rows that the options name. Raise UserError for an option or a value that there is not."""
-    known = {option.lower(): option for option in OPTIONS}
+    known = {*map(str.lower, OPTIONS), *LAKE_OPTIONS}
     given = {str(option).lower(): text for option, text in options.items()}
     if unknown := [option for option in given if option not in known]:
-        raise UserError("the format has no such option", value=unknown[0], remedy=f"options: {', '.join(OPTIONS)}")
+        raise UserError(
+            "the format has no such option",
+            value=unknown[0],
+            remedy=f"options: {', '.join([*OPTIONS, *sorted(LAKE_OPTIONS)])}",
+        )
     if not given.get("path"):
         raise UserError("no log is named", value=FORMAT, remedy='write .load("LAKE/OPERATOR")')
     return log_rows.found(
-        Place.of(given["path"]).within(Path.cwd()),
+        place_named(given["path"], {name: text for name, text in given.items() if name in LAKE_OPTIONS}),
         view=given.get("view", "emissions"),
         step=given.get("step"),
         batch=None if "batch" not in given else _whole_number(given["batch"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from tidegate.runtime.spark.typed_columns import register_functions
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
-from tidegate.state.lake.place import Place
+from tidegate.state.lake.place import place_named
 from tidegate.state.lake.port import Lake
 
 if TYPE_CHECKING:
@@ -27,25 +28,27 @@ def history_as_of(
     timestamp: datetime | int | Column,
     *,
     lake: str | Path | None = None,
+    lake_options: Mapping[str, str] | None = None,
     rules: TableHistoryRules | None = None,
 ) -> DataFrame:
     """Return what was valid at that time: partition, key, value, valid_from, valid_to, at most one row per key.
 
-    `table`: the folder of its log, or its name with the `lake`. `timestamp`: a time, ms since the epoch, or a column
-    such as `F.expr("...")`.
+    `table`: the folder or url of its log, or its name with the `lake`. `timestamp`: a time, ms since the epoch, or a
+    column such as `F.expr("...")`. `lake_options`: how to reach a lake in an object store, as in configurations.
 
     `rules`: the table's configuration. With it, keys and values are decoded in its formats, and before T -
     history_retention only the newest version of a key is returned, as in lookups by a join. Without it, keys and values
     are bytes, and every version that is still in the log is returned where it was valid.
 
-    Raise UserError if there is no log, or if the table keeps latest values only and so has no history.
+    Raise UserError if there is no log, if an option is unknown, or if the table keeps latest values only and so has no
+    history.
     """
     from pyspark.sql import functions as F
 
     if rules is not None:
         refuse_latest_values(rules, table)
-    place = Place.of(table) if lake is None else Place.of(lake) / str(table)
-    log = open_lake(place.within(Path.cwd()))  # Java may have been started in another folder
+    place = place_named(table if lake is None else lake, lake_options)  # Java may have been started in another folder
+    log = open_lake(place if lake is None else place / str(table))
     if not has_version(log, None):
         remedy = "name the folder of a table_history's log"
         raise UserError("there is no log of that table", value=log.place, remedy=remedy)

@@ -27,7 +27,7 @@ from tidegate.state.delta_log.log_entries import newest_version
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import log_after
 from tidegate.state.lake.opening import open_lake
-from tidegate.state.lake.place import Place
+from tidegate.state.lake.place import Place, place_named
 from tidegate.state.lake.port import Lake
 from tidegate.state.slots import live_rows
 
@@ -178,18 +178,20 @@ def read_log(
     step: str | None = None,
     batch: int | None = None,
     as_of: datetime | int | None = None,
+    lake_options: Mapping[str, str] | None = None,
 ) -> pa.RecordBatchReader:
     """Return the rows of an operator log in Arrow, which DuckDB and Polars read. No Spark, Java or file is needed.
 
     `log`: its folder, or its URL in an object store. `view`: `emissions`, `late`, `rejected`, `state`, or of a table
     `history`. `step`: of a pipeline. `batch`: as of which the rows are. `as_of`: of a history, what was valid at that
     time: ms, or a datetime, which is in UTC unless it says otherwise. Keys and values have the operator's formats:
-    numbers, and records of Avro and Protobuf, are typed columns, and null where they cannot be read.
+    numbers, and records of Avro and Protobuf, are typed columns, and null where they cannot be read. `lake_options`:
+    how to reach an object store, as in configurations.
 
-    Raise UserError, which names what there is, if there is no such log, view, step or batch.
+    Raise UserError, which names what there is, if there is no such log, view, step, batch or option.
     """
     time = milliseconds_of(as_of) if isinstance(as_of, datetime) else as_of
-    rows = found(Place.of(log).within(Path.cwd()), view=view, step=step, batch=batch, as_of=time)
+    rows = found(place_named(log, lake_options), view=view, step=step, batch=batch, as_of=time)
     batches = (each for partition in rows.partitions for each in rows.read(partition))
     return pa.RecordBatchReader.from_batches(rows.schema, batches)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate.contracts.errors import InvalidValue
+from tidegate.contracts.errors import InvalidValue, UserError
 
 OPTIONS = {"s3": ("endpoint", "profile", "region", "secret_file"), "gs": ("secret_file",), "az": ()}
 """Names that a place may need beside its url, by scheme. None is a secret; a secret is read from `secret_file`."""
@@ -94,6 +94,18 @@ class Place:
             return Place(str(folder / self.url), self.options)
         resolved = {name: str(folder / value) if name == "secret_file" else value for name, value in self.options}
         return Place.of(self.url, resolved)
+
+
+def place_named(url: str | Path, lake_options: Mapping[str, str] | None = None) -> Place:
+    """Return the place that a program names, and how to reach it: a folder from where it runs, or a url.
+
+    Raise UserError if the url is of no storage for lakes, or if an option is none of that storage.
+    """
+    place = Place.of(url, lake_options)
+    problem = problem_of(place) or options_problem(lake_options or {}, place)
+    if problem is not None:
+        raise UserError(problem.cause, value=place, remedy=problem.remedy)
+    return place.within(Path.cwd())
 
 
 def problem_of(place: Place) -> InvalidValue | None:
