@@ -119,8 +119,9 @@ class Written:
         time = START_MS + second * 1_000
         return self.commit(partition, state.advance(time, self.newest.clock + 1_000), 0, action="idle", inputs=inputs)
 
-    def read(self, partition: int, start: int, end: int) -> Iterator[Records]:
-        """The records at these offsets, one by one, as a topic has them."""
+    def read(self, before: BatchMeta, meta: BatchMeta, partition: int) -> Iterator[Records]:
+        """The records that the batch has read, one by one, as a topic has them."""
+        start, end = (known.partitions[partition].position for known in (before, meta))
         yield from (Records.from_rows([row]) for row in self.records[partition] if start <= row.offset < end)
 
     def _state(self, partition: int) -> tuple[OperatorState, dict[str, Pin]]:

@@ -66,7 +66,7 @@ def _cause(found: Explanation) -> Iterator[Line]:
 def _origin(found: Explanation, config: OperatorConfig, rules: OperatorRules) -> Iterator[Line]:
     if found.source_offset >= 0:
         batch = "an earlier batch" if found.source_batch is None else f"batch {found.source_batch}"
-        of_partition = f"offset {found.source_offset} of {config.input}, partition {found.position.partition}"
+        of_partition = f"{_place(found.source_offset, config)}, partition {found.position.partition}"
         yield Line("record", Cell(f"{of_partition}, read in {batch}"))
     if found.held is not None:
         yield Line("held before", cell_of("value", found.held["value"], config, rules))
@@ -74,6 +74,13 @@ def _origin(found: Explanation, config: OperatorConfig, rules: OperatorRules) ->
     for name, value in found.settings.items():
         if name not in _NOT_SHOWN:
             yield Line(name, Cell(texts.visible(written(value))))
+
+
+def _place(offset: int, config: OperatorConfig) -> str:
+    """Return where a record of the input is; those of several topics are numbered in turn, not by their offsets."""
+    if len(config.inputs) == 1:
+        return f"offset {offset} of {config.input}"
+    return f"number {offset} of {', '.join(config.inputs)} together"
 
 
 def _tables(found: Explanation, config: OperatorConfig, rules: OperatorRules) -> Iterator[Line]:

@@ -196,6 +196,13 @@ RULES = (
         removals=(value("0"),),
     ),
     Rule(
+        slug="merged-topics-one-stream",
+        name="the records of several input topics are one stream, unless the operator joins two",
+        chapter=Chapter.KAFKA,
+        tests=tests("runtime/task/test_merging", "only_an_operator_of_several_streams_learns_of_which_a_record_is"),
+        removals=(value("topic"),),
+    ),
+    Rule(
         slug="refused-time-merges-nothing",
         name="the time of a record that is rejected does not hold back its input topic",
         chapter=Chapter.KAFKA,

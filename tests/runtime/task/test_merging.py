@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.event_time import MAX_TIME
 from tidegate.contracts.records import Records, Row
 from tidegate.operators.stream_stream_join import StreamStreamJoinRules
 from tidegate.runtime.kafka.fetch import Fetched
@@ -40,7 +42,7 @@ def topic(draw: st.DrawFn) -> Topic:
     """A topic whose times are in no order; some are so late or so early that their records are rejected."""
     offset, rows = draw(st.integers(0, 5)), []
     for time in draw(st.lists(times, max_size=12)):
-        rows.append(Row(b"k", b"v", time, offset))
+        rows.append(Row(draw(st.sampled_from([b"k", b"l", None])), b'{"n":1}', time, offset))
         offset += draw(st.sampled_from([1, 1, 2, 5]))
     return rows
 
@@ -49,12 +51,12 @@ def end_of(rows: Topic) -> int:
     return rows[-1].offset + 1 if rows else 0
 
 
-def in_pieces(inputs: Sequence[Topic], sizes: st.DataObject | None) -> list[Merged]:
+def in_pieces(inputs: Sequence[Topic], sizes: st.DataObject | None, rules: OperatorRules = RULES) -> list[Merged]:
     """Merge the topics batch by batch; without `sizes`, in one batch."""
     ranges = [InputRange(name, 0, end_of(rows)) for name, rows in zip(TOPICS, inputs, strict=False)]
     found = list[Merged]()
     while any(each.start < each.end for each in ranges):
-        found.append(one_batch(inputs, ranges, sizes))
+        found.append(one_batch(inputs, ranges, sizes, rules))
         read = found[-1]
         positions = [(read.next_offset, read.reached), *((at.next_offset, at.reached) for at in read.further.values())]
         assert any(start > each.start for (start, _), each in zip(positions, ranges, strict=True))
@@ -65,7 +67,12 @@ def in_pieces(inputs: Sequence[Topic], sizes: st.DataObject | None) -> list[Merg
     return found
 
 
-def one_batch(inputs: Sequence[Topic], ranges: Sequence[InputRange], sizes: st.DataObject | None) -> Merged:
+def one_batch(
+    inputs: Sequence[Topic],
+    ranges: Sequence[InputRange],
+    sizes: st.DataObject | None,
+    rules: OperatorRules = RULES,
+) -> Merged:
     parts = []
     for rows, each in zip(inputs, ranges, strict=True):
         left = [row for row in rows if row.offset >= each.start]
@@ -73,32 +80,28 @@ def one_batch(inputs: Sequence[Topic], ranges: Sequence[InputRange], sizes: st.D
         read = left[:count]
         next_offset = each.end if len(read) == len(left) else read[-1].offset + 1
         fetched = Fetched(records=Records.from_rows(read), next_offset=next_offset)
-        parts.append(part_of(each, fetched, RULES, CLOCK_MS))
-    return merged(up_to_slowest(parts))
+        parts.append(part_of(each, fetched, rules, CLOCK_MS))
+    return merged(up_to_slowest(parts), rules.streams)
 
 
 def origins(batches: Sequence[Merged]) -> list[tuple[int, int]]:
     """The topic and the offset of each record, in order."""
     return [
-        (int(port), int(offset))
-        for read in batches
-        for port, offset in zip(read.records.port, read.own_offset, strict=True)  # type: ignore[arg-type]
+        (int(port), int(offset)) for read in batches for port, offset in zip(read.topic, read.own_offset, strict=True)
     ]
 
 
-def by_the_rule(inputs: Sequence[Topic]) -> list[tuple[int, int]]:
+def by_the_rule(inputs: Sequence[Topic], rules: OperatorRules = RULES) -> list[tuple[int, int]]:
     """The order in which one record after the other is taken from the topic whose time has come least far."""
     left, reached, order = [list(rows) for rows in inputs], [-1] * len(inputs), []
+    newest = MAX_TIME if rules.max_ahead is None else CLOCK_MS + rules.max_ahead
     while any(left):
-        places = {n: max(reached[n], _counting(rows[0].timestamp)) for n, rows in enumerate(left) if rows}
+        counting = {n: -1 if rows[0].timestamp > newest else rows[0].timestamp for n, rows in enumerate(left) if rows}
+        places = {n: max(reached[n], time) for n, time in counting.items()}
         number = min(places, key=lambda n: (places[n], n))
         reached[number] = places[number]
         order.append((number, left[number].pop(0).offset))
     return order
-
-
-def _counting(time: int) -> int:
-    return -1 if time > CLOCK_MS + 10 else time
 
 
 @given(topics())
@@ -151,6 +154,18 @@ def test_a_topic_that_has_more_holds_the_others_back() -> None:
     assert origins([merged(up_to_slowest(parts))]) == [(0, 0), (1, 0), (0, 1), (1, 1), (0, 2)]
     caught_up = [parts[0]._replace(range=InputRange("left", 0, 3)), parts[1]]
     assert origins([merged(up_to_slowest(caught_up))])[-1] == (1, 2)
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_only_an_operator_of_several_streams_learns_of_which_a_record_is(streams: int) -> None:
+    """Otherwise a record of the second topic would be taken for one of another input."""
+    records = Records.from_rows([Row(b"k", b"v", 1, 0)])
+    parts = [
+        part_of(InputRange(name, 0, 1), Fetched(records=records, next_offset=1), RULES, CLOCK_MS) for name in TOPICS[:2]
+    ]
+    found = merged(parts, streams)
+    assert found.topic.tolist() == [0, 1]
+    assert (None if found.records.port is None else found.records.port.tolist()) == (None if streams == 1 else [0, 1])
 
 
 def test_refused_rows_name_the_topic_and_the_offset_of_their_record() -> None:

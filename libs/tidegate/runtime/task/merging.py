@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -91,11 +92,12 @@ def up_to_slowest(parts: Sequence[Part]) -> list[Part]:
 class Merged(Fetched):
     """The records of several input topics in the order in which they are processed, numbered in turn.
 
-    `ranges`: what was to be read. `places`: of each record. `own_offset`: its offset in its topic. `before`: by topic
-    and record, the topic's next offset when the record's turn comes.
+    `ranges`: what was to be read. `topic`: the number of each record's topic. `places`: of each record. `own_offset`:
+    its offset in its topic. `before`: by topic and record, the topic's next offset when the record's turn comes.
     """
 
     ranges: Sequence[InputRange]
+    topic: npt.NDArray[np.int8]
     places: Int64s
     own_offset: Int64s
     before: Array
@@ -105,10 +107,9 @@ class Merged(Fetched):
         at = int(np.searchsorted(self.records.offset, offset))
         if at == len(self.records):
             return self
-        port = self.records.port
         readings = []
         for number, wanted in enumerate(self.ranges):
-            own = self.places[:at][port[:at] == number]  # type: ignore[index]
+            own = self.places[:at][self.topic[:at] == number]
             reached = int(own[-1]) if len(own) else wanted.reached
             readings.append(Reading(int(self.before[number, at]), self._epochs()[number], reached))
         return replace(self, **_positions(self.ranges, readings))
@@ -123,28 +124,34 @@ class Merged(Fetched):
             cause = pc.if_else(of_steps(rows), rows["source"], cause)
         at = np.searchsorted(self.records.offset, cause.to_numpy() - raised)
         topics = pa.array([wanted.topic for wanted in self.ranges])
-        topic = topics.take(pa.array(self.records.port[at]))  # type: ignore[index]
+        topic = topics.take(pa.array(self.topic[at]))
         return rows.append_column("origin_topic", topic).append_column("origin_offset", pa.array(self.own_offset[at]))
 
     def _epochs(self) -> list[int]:
         return [self.epoch, *(reading.leader_epoch for reading in self.further.values())]
 
 
-def merged(parts: Sequence[Part]) -> Merged:
-    """Return the records of the parts as one sequence."""
+def merged(parts: Sequence[Part], streams: int = 1) -> Merged:
+    """Return the records of the parts as one sequence; with several `streams`, each part is one of them, by its port.
+
+    Otherwise all parts are one stream, and the operator does not learn from which topic a record came.
+    """
     places = np.concatenate([part.places for part in parts])
     order = np.argsort(places, kind="stable")
     records = concatenate([part.fetched.records for part in parts]).take(order)
-    port = np.repeat(np.arange(len(parts), dtype=np.int8), [len(part.places) for part in parts])[order]
+    topic = np.repeat(np.arange(len(parts), dtype=np.int8), [len(part.places) for part in parts])[order]
     starts = [part.range.start for part in parts]
-    before = np.stack([_before(records.offset, port == number, start) for number, start in enumerate(starts)])
+    before = np.stack([_before(records.offset, topic == number, start) for number, start in enumerate(starts)])
     # rule: numbered-in-turn
-    others = before.sum(axis=0) - before[port, np.arange(len(port))]
+    others = before.sum(axis=0) - before[topic, np.arange(len(topic))]
+    # rule: merged-topics-one-stream
+    ports = topic if streams > 1 else None
     ranges = [part.range for part in parts]
     readings = [Reading(part.fetched.next_offset, part.fetched.epoch, part.reached) for part in parts]
     return Merged(
-        records=replace(records, offset=records.offset + others, port=port),
+        records=replace(records, offset=records.offset + others, port=ports),
         ranges=ranges,
+        topic=topic,
         places=places[order],
         own_offset=records.offset,
         before=before,

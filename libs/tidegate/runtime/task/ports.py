@@ -124,7 +124,7 @@ class KafkaPort:
     def _merged(self, partition: int, wanted: Sequence[InputRange], found: Sequence[Fetched]) -> Fetched:
         config, clock = self.attempt.config, self.attempt.clock
         parts = [part_of(each, read, config, clock) for each, read in zip(wanted, found, strict=True)]
-        return merged([self._with_epoch(partition, part) for part in up_to_slowest(parts)])
+        return merged([self._with_epoch(partition, part) for part in up_to_slowest(parts)], config.streams)
 
     def _with_epoch(self, partition: int, part: Part) -> Part:
         """Return the part with the leader epoch before its end, which is only known for the end of what was fetched.

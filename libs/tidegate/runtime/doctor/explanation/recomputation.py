@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TypeVar, cast
 
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta, Pin
-from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records
-from tidegate.runtime.configuration.application import Application
+from tidegate.runtime.configuration.application import Application, config_of
 from tidegate.runtime.doctor.change_preview import table_state
-from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
-from tidegate.runtime.kafka.fetch import fetch
+from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, KafkaClient, client
+from tidegate.runtime.kafka.fetch import Fetched, concatenate, fetch
+from tidegate.runtime.task.merging import merged, part_of
+from tidegate.runtime.task.messages import InputRange
 from tidegate.state.raised_offsets import raised_now
 
 PIECE_BYTES = 2**24
@@ -22,31 +24,52 @@ PIECE_BYTES = 2**24
 
 S = TypeVar("S", bound=OperatorState)
 
-Input = Callable[[int, int, int], Iterator[Records]]
-"""`read(partition, start, end)`: yields the records at these offsets of the input, in pieces, at least one."""
+Input = Callable[[BatchMeta, BatchMeta, int], Iterator[Records]]
+"""`read(before, meta, partition)`: yields the records that the batch `meta` has read in the partition, in pieces, at
+least one."""
 
 
 def from_topic(application: Application, name: str, deadline_s: float) -> Input:
     """Return the input of an operator as Kafka still has it. `deadline_s`: how long a fetch may take.
 
-    What it returns raises EngineError if no broker answers, OffsetsGone if records were deleted, and UserError if the
-    operator reads several topics.
+    What it returns raises EngineError if no broker answers, and OffsetsGone if records were deleted.
     """
 
-    def read(partition: int, start: int, end: int) -> Iterator[Records]:
-        kafka, (topic, *others) = client(application.kafka), application.operators[name].inputs
-        if others:
-            problem = "batches of several input topics are not computed again"
-            raise UserError(problem, value=", ".join([topic, *others]), remedy="read the rows of the batch in the log")
+    def read(before: BatchMeta, meta: BatchMeta, partition: int) -> Iterator[Records]:
+        kafka = client(application.kafka)
         kafka.probe(PROBE_TIMEOUT_S)  # a fetch would wait longer for a broker that is away
-        while True:
-            found = fetch(kafka, topic, partition, start, end, max_bytes=PIECE_BYTES, deadline_s=deadline_s)
-            yield found.records
-            start = found.next_offset
-            if start >= end:
-                return
+        first, *others = _ranges(before, meta, partition)
+        pieces = partial(_pieces, kafka, partition, deadline_s)
+        if not others:
+            yield from pieces(first)
+            return
+        config = config_of(meta.settings) if meta.settings else application.operators[name]
+        found = [_whole(each, pieces(each)) for each in (first, *others)]
+        yield merged([part_of(*each, config, meta.clock) for each in found], config.streams).records
 
     return read
+
+
+def _ranges(before: BatchMeta, meta: BatchMeta, partition: int) -> list[InputRange]:
+    """Return what the batch has read of each input topic."""
+    read = [(topic, before.readings(topic)[partition], meta.readings(topic)[partition]) for topic in meta.input_topics]
+    return [InputRange(topic, was.next_offset, now.next_offset, *was[1:]) for topic, was, now in read]
+
+
+def _pieces(kafka: KafkaClient, partition: int, deadline_s: float, wanted: InputRange) -> Iterator[Records]:
+    """Yield the records of the range, in pieces, at least one."""
+    topic, start, end, *_ = wanted
+    while True:
+        found = fetch(kafka, topic, partition, start, end, max_bytes=PIECE_BYTES, deadline_s=deadline_s)
+        yield found.records
+        start = found.next_offset
+        if start >= end:
+            return
+
+
+def _whole(wanted: InputRange, pieces: Iterable[Records]) -> tuple[InputRange, Fetched]:
+    """Return the range with all of its records: a batch reads a bounded number of bytes."""
+    return wanted, Fetched(records=concatenate([*pieces]), next_offset=wanted.end)
 
 
 def with_tables(state: S, application: Application, pins: Mapping[str, Pin], meta: BatchMeta, partition: int) -> S:
@@ -72,7 +95,7 @@ def results_of(
     elif was.position == now.position:
         yield state.step(Records.from_rows([]), meta.clock)
     else:
-        for records in read(partition, was.position, now.position):
+        for records in read(before, meta, partition):
             yield state.step(records.raised(raised_now(was.raised)), meta.clock)
 
 
