@@ -52,7 +52,8 @@ def _end(results: Any, output: str | None, windows: str | None = None) -> None:
 def _stream(app: tg.Application, name: str, options: dict[str, Any]) -> Any:
     windows = options.get("windows")
     begin = app.windowed_stream if windows in WINDOWED or isinstance(windows, dict) else app.stream
-    return begin(options.pop("input"), name=name, **_source(options))
+    topic, further = options.pop("input"), options.pop("further_inputs", [])
+    return begin([topic, *further] if further else topic, name=name, **_source(options))
 
 
 def _write_steps(stream: Any, steps: list[dict[str, Any]], output: str | None, windows: str | None) -> None:

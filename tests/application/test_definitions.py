@@ -279,3 +279,44 @@ def test_a_format_that_results_have_already_is_refused() -> None:
     updates.to("updates", value=tg.json())
     with pytest.raises(ConfigurationError, match="values are JSON already"):
         app.check()
+
+
+def test_topics_in_a_list_are_one_stream_and_a_list_in_the_file() -> None:
+    app = application()
+    app.stream(("orders-eu", "orders-us"), name="updates").suppress(tg.time_limit("30s")).keep()
+    assert app.configuration().operators["updates"].inputs == ("orders-eu", "orders-us")
+    assert "  input:\n    - orders-eu\n    - orders-us\n" in app.to_yaml()
+    assert "<td>orders-eu, orders-us</td>" in app._repr_html_()
+    assert "<td>orders-eu, orders-us</td>" in tg.Application.from_yaml(app.to_yaml())._repr_html_()
+
+
+def test_a_list_of_one_topic_is_that_topic() -> None:
+    apps = [application(), application()]
+    for app, topic in zip(apps, ("departures", ["departures"]), strict=True):
+        app.stream(topic, name="updates").suppress(tg.time_limit("30s")).keep()
+    assert apps[0] == apps[1] and apps[0].to_yaml() == apps[1].to_yaml()
+
+
+@pytest.mark.parametrize(
+    ("topics", "cause"),
+    [
+        ([], "no topic is named"),
+        (["a", "a"], "topic a is named twice"),
+        (["a", "a b"], "not a valid topic name"),
+        ([5, "a"], "a value of type int is not allowed here"),
+    ],
+)
+def test_topics_that_cannot_be_merged_are_a_problem_of_the_line_that_names_them(topics: Any, cause: str) -> None:
+    app = application()
+    app.stream(topics, name="updates").filter("key is null").suppress(tg.time_limit("30s"), name="held").to("results")
+    with pytest.raises(ConfigurationError) as caught:
+        app.check()
+    [problem] = caught.value.problems
+    assert problem.cause == cause and ".stream() of updates" in problem.where
+
+
+def test_a_table_reads_one_topic() -> None:
+    app = application()
+    app.table(["facts", "more"], name="facts", history="1d")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="a value of type list is not allowed here"):
+        app.check()

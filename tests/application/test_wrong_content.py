@@ -21,6 +21,7 @@ DURATIONS = ["5 minuts", "-5m", "", "5", "1.5h", "5M", "5 m", "9" * 20 + "d", ti
 ZEROS: list[Any] = [0, "0", "0ms", "PT0S", timedelta(0)]
 NAMES = ["", "My updates", "a.b", "a/b", "größe", "n" * 64, "1st", "..", "a\n"]
 TOPICS = ["", " ", "a b", "a/b", "größe", "t" * 250, ".", "..", "a\n"]
+TOPIC_LISTS: list[Any] = [[], ["a", "a"], ["a", ""], ["a b", "c"], ["a", 5], ["a", ["b"]], [f"t{n}" for n in range(33)]]
 FIELDS = ["", " "]
 FUNCTION_NAMES = ["", "count", "gates:", ":worst", "a b:c", "json.dumps", "a..b:c", "sum(x)"]
 SIZES = ["64MB", "64 MiB", "", "-1B", -1, 2**70]
@@ -66,7 +67,8 @@ CONTENT: dict[str, list[Any]] = {
     **dict.fromkeys(DURATION_PARAMETERS, DURATIONS),
     **dict.fromkeys(CHOICE_PARAMETERS, CHOICES),
     **dict.fromkeys(("name",), NAMES),
-    **dict.fromkeys(("topic", "right", "dead_letters"), TOPICS),
+    **dict.fromkeys(("right", "dead_letters"), TOPICS),
+    "topic": [*TOPICS, *TOPIC_LISTS],
     **dict.fromkeys(("field", "timestamp"), FIELDS),
     **dict.fromkeys(("function", "joiner", "before", "after", "distance", "aggregates"), FUNCTION_NAMES),
     **dict.fromkeys(("size", "hold_for_readers"), SIZES),

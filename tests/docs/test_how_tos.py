@@ -54,6 +54,13 @@ def test_each_flight_of_the_page_on_joins_is_joined_with_the_described_weather(b
     assert re.search(r'B62 *\|2013-01-01 11:02:00\|\{"visib": 2\}\|2013-01-01 11:00:00\|matched', shown)
 
 
+def test_orders_of_both_topics_are_counted_as_the_page_on_merged_topics_says(broker, tmp_path):
+    shown = run_page("merged-topics.md", tmp_path, broker)
+    [count] = [json.loads(line) for line in shown.splitlines() if line.startswith('{"partition"')]
+    assert (count["key"], count["value"], header(count, "tidegate-window-start")) == ("shoes", "3", "1357034400000")
+    assert re.search(r"no amount +orders-eu +1 ", shown)
+
+
 def test_the_page_on_windows_shows_the_described_results(broker, tmp_path):
     shown = run_page("windows.md", tmp_path, broker)
     assert re.search(r"JFK-UA +1357034400000 +1357038000000 +3 +1357037400000", shown), "the open windows"

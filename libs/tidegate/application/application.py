@@ -27,6 +27,7 @@ from tidegate.application.options import (
 from tidegate.application.places import Place, caller
 from tidegate.application.program import is_loading
 from tidegate.application.streams import Stream, Table, WindowedStream
+from tidegate.contracts.config import topics_problem
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import NAME_FORM, is_name
 
@@ -152,7 +153,7 @@ class Application:
 
     def stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         name: str,
         key: Format | None = None,
@@ -167,15 +168,18 @@ class Application:
     ) -> Stream:
         """Return the records of a topic, from which an operator of that name grows.
 
-        `key`, `value`: formats in which views show them; default: bytes. `timestamp`: the field of a JSON value that
-        holds the event time; default: the Kafka record's timestamp. `windows`: what to do with records that name the
-        window of their key: reject them (`none`, the default) or `ignore` windows; see `windowed_stream`. `max_ahead`:
-        records further ahead of the clock are rejected. `idle_after`: time on the clock without a record after which
-        stream time advances on its own. `dead_letters`: topic for late and rejected records. `rewind_window`: how far
-        back the log can be read. `time`: in a pipeline the time of each step follows that of the steps before
-        it; with `records`, as in Kafka Streams, the rows that arrive at it alone.
+        `topic`: of a list of topics, the records are merged by time, none beyond the slowest topic that has more; they
+        need equal numbers of partitions, and keys and values of the same types. `key`, `value`: formats in which views
+        show them; default: bytes. `timestamp`: the field of a JSON value that holds the event time; default: the Kafka
+        record's timestamp. `windows`: what to do with records that name the window of their key: reject them (`none`,
+        the default) or `ignore` windows; see `windowed_stream`. `max_ahead`: records further ahead of the clock are
+        rejected. `idle_after`: time on the clock without a record after which stream time advances on its own.
+        `dead_letters`: topic for late and rejected records. `rewind_window`: how far back the log can be read. `time`:
+        in a pipeline the time of each step follows that of the steps before it; with `records`, as in Kafka Streams,
+        the rows that arrive at it alone.
         """
-        options = _input(topic, key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
+        options = _topics(topic)
+        options |= _read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
         options |= {"idle_after": idle_after, "time": _time_fault(time)}
         stream = replace(Definition.begun(name, ".stream", caller(), options), types=_types(key, value, time))
         self._definitions.begin(stream)
@@ -183,7 +187,7 @@ class Application:
 
     def windowed_stream(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         name: str,
         windows: Literal["headers", "session"] | TimeWindowedKeys | None = None,
@@ -202,7 +206,8 @@ class Application:
         `tg.time_windows("1h")`. It can be left out where an operator of this application writes the topic. The other
         options are those of `stream`.
         """
-        options = _input(topic, key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
+        options = _topics(topic)
+        options |= _read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
         options |= {"idle_after": idle_after, "time": _time_fault(time)}
         stream = replace(Definition.begun(name, ".windowed_stream", caller(), options), types=_types(key, value, time))
         self._definitions.begin(stream)
@@ -232,7 +237,8 @@ class Application:
         """
         options = {
             "kind": "table_history",
-            **_input(topic, key, value, timestamp, windows, max_ahead, dead_letters, rewind_window),
+            "input": _topic(topic),
+            **_read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window),
             "history_retention": history,
             "versions": versions,
             "hold_for_readers": hold_for_readers,
@@ -333,7 +339,8 @@ class Application:
         rows = [
             {
                 "operator": name,
-                **{column: each.options.get(column, "") for column in ("kind", "input")},
+                "kind": each.options.get("kind", ""),
+                "input": ", ".join(each.inputs),
                 "output": ", ".join(each.topics),
             }
             for name, each in self._definitions.operators.items()
@@ -412,8 +419,7 @@ def _like_topic(topic: object) -> Any:
     return Unusable(Fault(topic, cause, f"add name=..., with {NAME_FORM}"))
 
 
-def _input(
-    topic: str,
+def _read_as(
     key: Format | None,
     value: Format | None,
     timestamp: str | TimestampIn | None,
@@ -422,9 +428,8 @@ def _input(
     dead_letters: str | None,
     rewind_window: Duration | None,
 ) -> dict[str, Any]:
-    """Return the options that say how a topic is read."""
+    """Return the options that say how the records of a topic are read."""
     return {
-        "input": option_of(topic, str, lambda each: each, "name a topic as text"),
         "key_format": optional(key, Format, _key_shown_as, _FORMATS),
         "value_format": optional(value, Format, _shown_as, _FORMATS),
         "timestamp": optional(timestamp, (str, TimestampIn), _field, "name a field, or write tg.timestamp(FIELD)"),
@@ -433,6 +438,20 @@ def _input(
         "dead_letters": dead_letters,
         "rewind_window": rewind_window,
     }
+
+
+def _topics(topic: str | Sequence[str]) -> dict[str, Any]:
+    """Return the options that name the input topics."""
+    if isinstance(topic, str | bytes) or not isinstance(topic, Sequence):
+        return {"input": _topic(topic)}
+    if (problem := topics_problem(topic)) is not None:
+        return {"input": Unusable(Fault(topic, problem.cause, problem.remedy))}
+    first, *others = map(_topic, topic)
+    return {"input": first, "further_inputs": others or None}
+
+
+def _topic(name: Any) -> Any:
+    return option_of(name, str, lambda each: each, "name a topic as text")
 
 
 _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"

@@ -113,7 +113,7 @@ def summary_of(name: str, config: OperatorConfig, status: Mapping[str, Any], now
     return OperatorSummary(
         name=name,
         kind=config.kind,
-        input=config.input,
+        input=", ".join(config.inputs),
         outputs=[output.topic for output in config.outputs()],
         tables=[read.table for read in config.reads()],
         steps=list(config.operators),

@@ -8,7 +8,7 @@ cause and the remedy.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import (
@@ -298,6 +298,8 @@ class OperatorRules(Config):
     """Options of this kind that may change while the operator holds records, unless `incompatibilities` objects."""
     streams: ClassVar[int] = 1
     """The number of streams that an operator of this kind reads, tables aside."""
+    merges: ClassVar[bool] = True
+    """Whether the stream that an operator of this kind reads may be that of several topics, merged."""
 
     kind: str
     """Kind of operator."""
@@ -518,8 +520,8 @@ class InputKey(Config):
 class InputTopic(Config):
     """An input topic and a description of its keys."""
 
-    topic: str
-    """Name of the topic."""
+    topic: str | list[str]
+    """Name of the topic, or the names of several, whose records are merged by time."""
     key: InputKey = InputKey()
     """Description of its keys."""
 
@@ -545,7 +547,25 @@ def _input(value: object) -> object:
         raise InvalidValue(
             "not a topic", "write input: NAME, or input: {topic: NAME, key: {windows: headers, of: string}}"
         )
+    if isinstance(value, list | tuple):  # one that `flatten_topics` could not take apart
+        cause = "further topics are named twice" if value else "no topic is named"
+        raise InvalidValue(cause, "write input: NAME, or input: [NAME, NAME]")
     return value
+
+
+MOST_INPUTS = 32
+"""Of one operator: a batch reads as much of all of them together as of one."""
+
+
+def topics_problem(topics: Sequence[object]) -> InvalidValue | None:
+    """Return what is wrong with the names of an operator's input topics, taken together; None if nothing is."""
+    if not topics:
+        return InvalidValue("no topic is named", "name one topic, or several")
+    if len(topics) > MOST_INPUTS:
+        return InvalidValue(f"{len(topics)} topics are too many to merge", f"name at most {MOST_INPUTS}")
+    if twice := [topic for at, topic in enumerate(topics) if topic in topics[:at]]:
+        return InvalidValue(f"topic {twice[0]} is named twice", "name each topic once")
+    return None
 
 
 def _output(value: object) -> object:
@@ -571,7 +591,24 @@ def flatten_topics(raw: Mapping[str, Any]) -> dict[str, Any]:
             key = topic.get("key", {})
             if isinstance(key, Mapping) and set(key) <= set(options) and not {options[name] for name in key} & set(raw):
                 flat |= {side: topic["topic"]} | {options[name]: value for name, value in key.items()}
-    return flat
+    return _with_further_inputs(flat)
+
+
+def _with_further_inputs(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration with the first of several input topics as the input, and the others beside it."""
+    topics = raw.get("input")
+    if not isinstance(topics, list | tuple) or not topics or "further_inputs" in raw:
+        return raw
+    first, *others = topics
+    return {**raw, "input": first, **({"further_inputs": others} if others else {})}
+
+
+def with_one_input(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an operator's options with its input topics in one list, if there are several."""
+    if not options.get("further_inputs") or "input" not in options:
+        return dict(options)
+    left = {name: value for name, value in options.items() if name != "further_inputs"}
+    return {**left, "input": [options["input"], *options["further_inputs"]]}
 
 
 def _without_sink(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -598,11 +635,21 @@ def _without_types(raw: Mapping[str, Any]) -> dict[str, Any]:
     return {**raw, "input": left["topic"] if set(left) == {"topic"} else left, **types}
 
 
+def _inputs(known: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the input topics, as far as they are known already."""
+    first = (known["input"],) if "input" in known else ()
+    return (*first, *known.get("further_inputs", ()))
+
+
 class OperatorConfig(OperatorRules):
     """An operator of a configuration file: its rules and its topics."""
 
-    input: Annotated[Topic, BeforeValidator(_input, json_schema_input_type=str | InputTopic)]
-    """Topic to read; with a description of its keys: `{topic: NAME, key: {windows: headers, of: string}}`."""
+    input: Annotated[Topic, BeforeValidator(_input, json_schema_input_type=str | list[str] | InputTopic)]
+    """Topic to read; with a description of its keys: `{topic: NAME, key: {windows: headers, of: string}}`. Several, as
+    `[NAME, NAME]`, are merged by time."""
+    further_inputs: tuple[Topic, ...] = ()
+    """The topics to read behind the first, if `input` does not name all of them: with as many partitions, and with keys
+    and values of the same types."""
     output: Annotated[Topic | None, BeforeValidator(_output, json_schema_input_type=str | OutputTopic | None)] = None
     """Topic for the emissions, also as `{topic: NAME, key: {windows: kafka}}`; omitted: they stay in the lake."""
     dead_letters: Topic | None = None
@@ -610,10 +657,20 @@ class OperatorConfig(OperatorRules):
     idle_after: Duration | None = None
     """Wall-clock time without a record after which stream time advances on its own; default: never."""
 
+    @field_validator("further_inputs")
+    @classmethod
+    def _inputs_can_be_merged(cls, topics: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if topics and not cls.merges:
+            remedy = "merge the topics into another one with a pipeline, and read that"
+            raise InvalidValue("this kind of operator cannot merge topics", remedy)
+        if topics and (problem := topics_problem(_inputs({**info.data, "further_inputs": topics}))) is not None:
+            raise problem
+        return topics
+
     @field_validator("output")
     @classmethod
     def _output_is_not_the_input(cls, topic: str | None, info: ValidationInfo) -> str | None:
-        if topic is not None and topic == info.data.get("input"):
+        if topic is not None and topic in _inputs(info.data):
             raise InvalidValue("it is also the input, so the operator would read what it writes", "name another topic")
         return topic
 
@@ -625,14 +682,14 @@ class OperatorConfig(OperatorRules):
     @field_validator("dead_letters")
     @classmethod
     def _dead_letters_are_separate(cls, topic: str | None, info: ValidationInfo) -> str | None:
-        if topic is not None and topic in (info.data.get("input"), info.data.get("output")):
+        if topic is not None and topic in (*_inputs(info.data), info.data.get("output")):
             raise InvalidValue("it is also the input or the output of this operator", "name another topic")
         return topic
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """Return the topics that are read as streams; the first one is `input`."""
-        return (self.input,)
+        return (self.input, *self.further_inputs)
 
     def as_table(self) -> TableFacts | None:
         """Return what readers of this operator's table need to know about it; None if it is not a table."""

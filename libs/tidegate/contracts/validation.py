@@ -37,6 +37,7 @@ _WORDS = {
     "dict_type": _MAPPING,
     "model_type": _MAPPING,
     "tuple_type": _LIST,
+    "list_type": _LIST,
     "too_short": _EMPTY,
     "string_too_short": _EMPTY,
 }

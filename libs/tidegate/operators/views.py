@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.contracts.config import KeyRules, OperatorRules, ShownAs
+from tidegate.contracts.config import KeyRules, OperatorConfig, OperatorRules, ShownAs
+from tidegate.contracts.log_schema import ORIGIN
 
 TIME = pa.timestamp("ms")
 """The type of columns of times in what a kind's `held` returns."""
@@ -51,7 +52,12 @@ def register_outputs(spark: Any, name: str, config: OperatorRules) -> list[str]:
 
 
 def register_refused(spark: Any, name: str, config: OperatorRules, *more: str) -> list[str]:
-    """Create the views `<name>_late` and `<name>_rejected`, with `more` columns; return their names."""
+    """Create the views `<name>_late` and `<name>_rejected`, with `more` columns; return their names.
+
+    Of several input topics, `origin_topic` and `origin_offset` say where a record was read.
+    """
+    if isinstance(config, OperatorConfig) and len(config.inputs) > 1:
+        more = (*more, *(column.name for column in ORIGIN))
     times = [f"{_as_calendar_time('timestamp')} AS event_time", f"{_as_calendar_time('bound')} AS bound_time"]
     own = {"late": ("topic", "lateness", "bound"), "rejected": ("topic", "bound")}
     shown = as_received(config)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.scripted_kafka import ScriptedKafka
-from tidegate.contracts.config import read
+from tidegate.contracts.config import OperatorConfig, read
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.operators.stream_stream_join import StreamStreamJoinConfig
@@ -104,12 +104,20 @@ def test_an_input_with_a_different_number_of_partitions_stops_the_operator(parti
         check(**{"in": ("id of in", partitions)}, out=("id of out", 9))
 
 
-def test_input_topics_have_the_same_number_of_partitions() -> None:
-    times = {"before": "0ms", "after": "1ms", "grace": "1ms"}
-    join = read(StreamStreamJoinConfig, {"input": "in", "right": "more", "join": "inner"} | times)
+_JOIN = {"right": "more", "join": "inner", "before": "0ms", "after": "1ms", "grace": "1ms"}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        read(StreamStreamJoinConfig, {"input": "in", **_JOIN}),
+        read(SuppressionConfig, {"input": ["in", "more"], "until": {"time_limit": "1s"}}),
+    ],
+)
+def test_input_topics_have_the_same_number_of_partitions(config: OperatorConfig) -> None:
     topics = Topics(ids={"in": "a", "more": "b"}, partitions={"in": 2, "more": 3})
     with pytest.raises(UserError, match="different numbers of partitions") as refused:
-        check_equal_partitions(join, topics)
+        check_equal_partitions(config, topics)
     assert refused.value.value == "in: 2, more: 3"
 
 

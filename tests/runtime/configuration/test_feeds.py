@@ -88,6 +88,92 @@ def test_a_topic_declares_its_keys() -> None:
     assert (limited.input, limited.windows, limited.key_format) == ("counts", "headers", "string")
 
 
+MERGED: dict[str, Any] = LIMITED | {"input": ["counts", "others"]}
+
+
+def test_topics_in_a_list_are_one_input() -> None:
+    said = {"topic": ["counts", "others"], "key": {"windows": "headers", "of": "string"}}
+    flat = {"input": "counts", "further_inputs": ["others"], "windows": "headers", "key_format": "string"}
+    for written in ({"input": said}, flat):
+        limited = application(limited=LIMITED | written).operators["limited"]
+        assert limited.inputs == ("counts", "others")
+        assert (limited.windows, limited.key_format) == ("headers", "string")
+    assert application(limited=LIMITED | {"input": ["counts"]}) == application(limited=LIMITED)
+
+
+def test_merged_topics_are_like_those_that_an_operator_of_the_file_writes() -> None:
+    """What nobody in the file writes is said to be like the others."""
+    assert application(counts=COUNTS, limited=MERGED).operators["limited"].windows == "headers"
+    other = COUNTS | {"output": "others", "window": {"tumbling": "2h", "grace": "20m"}}
+    assert application(counts=COUNTS, other=other, limited=MERGED).operators["limited"].windows == "headers"
+    final = MERGED | {"until": "window_close"}
+    assert "operators.final.grace" in problems(counts=COUNTS, other=other, final=final), "they close at different times"
+
+
+def test_merged_topics_whose_writers_differ_are_a_problem() -> None:
+    sessions = SESSIONS | {"output": {"topic": "others", "key": {"windows": "kafka"}}}
+    assert problems(counts=COUNTS, other=sessions, limited=MERGED | {"windows": "headers"}) == {
+        "operators.limited.windows": "the operator that writes the topic names windows by session"
+    }
+
+
+@pytest.mark.parametrize(
+    ("input_", "place", "cause"),
+    [
+        ([], "input", "no topic is named"),
+        (["counts", "counts"], "further_inputs", "topic counts is named twice"),
+        (["counts", "a b"], "further_inputs.0", "not a valid topic name"),
+        (["counts", 5], "further_inputs.0", "not text"),
+        ({"topic": []}, "input", "no topic is named"),
+        ([f"t{number}" for number in range(33)], "further_inputs", "33 topics are too many to merge"),
+    ],
+)
+def test_topics_that_cannot_be_merged_are_refused(input_: Any, place: str, cause: str) -> None:
+    assert problems(limited=LIMITED | {"input": input_}) == {f"operators.limited.{place}": cause}
+
+
+def test_a_list_of_topics_and_further_ones_are_refused_together() -> None:
+    said = LIMITED | {"input": ["counts", "others"], "further_inputs": ["more"]}
+    assert problems(limited=said) == {"operators.limited.input": "further topics are named twice"}
+
+
+@pytest.mark.parametrize("option", ["output", "dead_letters"])
+def test_an_operator_writes_to_none_of_the_topics_that_it_merges(option: str) -> None:
+    assert list(problems(limited=MERGED | {option: "others"})) == [f"operators.limited.{option}"]
+
+
+def test_a_step_writes_to_none_of_the_topics_that_a_pipeline_merges() -> None:
+    steps = [{"filter": "key is null"}, {"to": "others"}, {"filter": "true"}]
+    found = problems(chain={"kind": "pipeline", "input": ["counts", "others"], "steps": steps})
+    assert found == {"operators.chain.steps.1": "the topic is also the input"}
+
+
+def test_operators_that_merge_each_other_s_output_are_a_loop() -> None:
+    other = LIMITED | {"input": "results", "output": "others"}
+    found = problems(limited=MERGED | {"output": "results"}, other=other)
+    [(place, cause)] = found.items()
+    assert (place, cause.partition(":")[0]) == ("operators.limited.input", "the operators read their own output")
+
+
+@pytest.mark.parametrize(
+    "refusing",
+    [
+        TABLE,
+        {"kind": "stream_stream_join", "right": "more", "join": "left", "before": 0, "after": "1s", "grace": 0},
+    ],
+)
+def test_kinds_that_do_not_merge_topics_say_so(refusing: dict[str, Any]) -> None:
+    found = problems(one=refusing | {"input": ["counts", "others"]})
+    assert found == {"operators.one.further_inputs": "this kind of operator cannot merge topics"}
+
+
+def test_what_an_operator_merges_is_written_in_its_log_and_cannot_change() -> None:
+    merged, alone = (application(limited=each).operators["limited"] for each in (MERGED, LIMITED))
+    assert config_of(settings_of(merged)) == merged
+    [change] = changes(alone, merged)
+    assert (change.option, change.refused is not None) == ("further_inputs", True)
+
+
 def test_all_contradictions_between_operators_are_reported_at_once() -> None:
     found = problems(
         counts=KAFKA_COUNTS | {"key_format": "string"},

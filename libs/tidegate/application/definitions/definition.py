@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tidegate.application.options import Fault, Unusable, as_yaml, faults_in, functions_in
 from tidegate.application.places import Place
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config import OperatorConfig, flatten_topics, with_one_input
 from tidegate.contracts.errors import InvalidValue, Problem
 from tidegate.contracts.naming import NAME_FORM
 from tidegate.contracts.values import Values, schema_of
@@ -20,6 +20,7 @@ INPUT = -1
 OF_THE_STREAM = frozenset(
     {
         "input",
+        "further_inputs",
         "key_format",
         "value_format",
         "timestamp",
@@ -120,6 +121,12 @@ class Definition:
         """Return the steps of a pipeline; of anything else none."""
         found: Sequence[Mapping[str, Any]] = self.options.get("steps", ()) if self.is_pipeline else ()
         return found
+
+    @property
+    def inputs(self) -> list[str]:
+        """Return the topics that it reads, as far as they can be used."""
+        flat = flatten_topics(self.options)
+        return [str(topic) for topic in (flat.get("input"), *flat.get("further_inputs", ())) if topic is not None]
 
     @property
     def topics(self) -> list[str]:
@@ -227,9 +234,10 @@ class Definition:
 
     def as_yaml(self) -> dict[str, Any]:
         """Return the operator as a YAML file has it: its kind first."""
+        options = with_one_input(self.options)
         if self.links:
-            return {**self.options, "steps": with_sources(self.steps, self.links)}
-        return {"kind": self.options["kind"], **self.options} if "kind" in self.options else dict(self.options)
+            return {**options, "steps": with_sources(self.steps, self.links)}
+        return {"kind": options["kind"], **options} if "kind" in options else options
 
     def placed(self, problem: Problem) -> Problem | None:
         """Return a problem of this operator's configuration with the file and line of the call that caused it.

@@ -82,7 +82,9 @@ def _read_steps(raw: Any, info: ValidationInfo) -> tuple[StepRules, ...]:
     shared: dict[str, Any] = {
         name: known[name] for name in ("timestamp", "max_ahead", "rewind_window") if name in known
     }
-    reading = Reading(_start(known), shared, {known[role]: said for role, said in _ROLES.items() if known.get(role)})
+    taken = {known[role]: said for role, said in _ROLES.items() if known.get(role)}
+    taken |= dict.fromkeys(known.get("further_inputs", ()), _ROLES["input"])
+    reading = Reading(_start(known), shared, taken)
     reading.read(raw)
     if (table := known.get("table")) is not None:
         own_table.check(table, reading.steps, reading.places)

@@ -27,6 +27,7 @@ _MERGED = _SESSIONS | {
     },
     "emit": "final",
 }
+_TWO_TOPICS: dict[str, Any] = {"input": ["records", "others"], "dead_letters": "refused"}
 _NOT_A, _OF_C = {"filter": "key <> 'a'::BLOB"}, {"require": "key <> 'c'::BLOB", "reason": "it is of c"}
 
 _OTHER_KEY = {"select_key": "CASE WHEN timestamp % 9 > 0 THEN CAST(timestamp % 7 AS varchar) END"}
@@ -55,6 +56,8 @@ SIMULATED: dict[str, dict[str, Any]] = {
         "dead_letters": "refused",
     },
     "idle steps": {"steps": [_COUNT, _CLOSED], "idle_after": "4s"},
+    "merged topics, counted": {**_TWO_TOPICS, "steps": [_NOT_A, _COUNT, _OF_C, _CLOSED]},
+    "merged topics, joined": {**_TWO_TOPICS, "steps": [_JOINED, _NOT_A, _SLOW], "idle_after": "4s"},
     "quiet keys behind a join": {
         "steps": [_JOINED, _NOT_A, _COUNT, _CLOSED, {"filter": "count < 3"}],
         "dead_letters": "refused",

@@ -17,6 +17,13 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "nothing held": {"until": {"time_limit": "0ms"}},
     "bounded lateness": {"until": {"time_limit": "12ms"}, "max_lateness": "4ms", "dead_letters": "refused"},
     "idle": {"until": {"time_limit": "30ms"}, "idle_after": "4s"},
+    "merged topics": {
+        "input": ["records", "others"],
+        "until": {"time_limit": "12ms"},
+        "max_lateness": "6ms",
+        "idle_after": "4s",
+        "dead_letters": "refused",
+    },
 }
 """By the name of the run."""
 EXERCISED: tuple[dict[str, Any], ...] = (

@@ -5,7 +5,7 @@ An option that contradicts the writer of the input is a problem of the configura
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from tidegate.contracts.config import OperatorConfig, OutputDeclaration, flatten_topics, read
@@ -44,8 +44,8 @@ class _Reading:
     def _checked(self, name: str) -> OperatorConfig | None:
         where, raw = f"operators.{name}", self._raw[name]
         try:
-            topic = self._input_of(raw)
-            config = _read(where, name, raw, topic)
+            topics = self._inputs_of(raw)
+            config = _read(where, name, raw, _agreed(topics))
         except ConfigurationError as error:
             self.problems += error.problems
             return None
@@ -53,20 +53,39 @@ class _Reading:
             unknown = Problem(where=f"{where}.kind", value=error.value, cause=error.problem, remedy=error.remedy)
             self.problems.append(unknown)
             return None
-        conflicts = config.conflicts(topic)
-        self.problems += [each.at(f"{where}.{option}", raw.get(option)) for option, each in conflicts]
+        # an option that contradicts the writers of several topics is one problem
+        conflicts = {option: each for topic in topics for option, each in config.conflicts(topic)}
+        self.problems += [each.at(f"{where}.{option}", raw.get(option)) for option, each in conflicts.items()]
         return config
 
-    def _input_of(self, raw: Any) -> OutputDeclaration:
-        """Return what the operators that write this operator's input say of the topic, as far as they agree."""
-        topic = raw.get("input") if isinstance(raw, Mapping) else None
+    def _inputs_of(self, raw: Any) -> list[OutputDeclaration]:
+        """Return what the writers of each topic that this operator reads say of it, as far as they agree.
+
+        What no operator of the file writes is like the other topics.
+        """
+        writers = map(self._writers_of, _input_topics(raw))
+        return [_agreed(said) for said in writers if said]
+
+    def _writers_of(self, topic: object) -> list[OutputDeclaration]:
         names = [name for name, other in self._raw.items() if isinstance(other, Mapping) and _writes(other, topic)]
-        writers = [config.declares(str(topic)) for config in map(self.operator, names) if config is not None]
-        return (
-            OutputDeclaration(*(_common_value(values) for values in zip(*writers, strict=True)))
-            if writers
-            else OutputDeclaration()
-        )
+        return [config.declares(str(topic)) for config in map(self.operator, names) if config is not None]
+
+
+def _input_topics(raw: Any) -> list[object]:
+    """Return what is named as the input topics."""
+    if not isinstance(raw, Mapping):
+        return []
+    further = raw.get("further_inputs")
+    return [raw.get("input"), *(further if isinstance(further, list | tuple) else ())]
+
+
+def _agreed(said: Sequence[OutputDeclaration]) -> OutputDeclaration:
+    """Return what all of them say."""
+    return (
+        OutputDeclaration(*(_common_value(values) for values in zip(*said, strict=True)))
+        if said
+        else OutputDeclaration()
+    )
 
 
 def _read(where: str, name: str, raw: Any, topic: OutputDeclaration) -> OperatorConfig:

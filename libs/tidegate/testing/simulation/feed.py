@@ -81,10 +81,9 @@ class Feed:
         return {p: self._world.broker.logs[topic, p].end for p in range(len(self._times))}
 
     def _topic(self) -> str:
-        if len(topics := list(self._world.oracle.inputs_by_topic)) > 1:
-            return self._chance.choice(topics)
+        topics = list(self._world.oracle.inputs_by_topic)
         if not self._tables or self._chance.random() >= 0.5:
-            return INPUT
+            return INPUT if len(topics) == 1 else self._chance.choice(topics)
         return self._tables[0] if len(self._tables) == 1 else self._chance.choice(self._tables)
 
     def _inputs(self, topic: str, partition: int) -> dict[int, Row]:

@@ -36,7 +36,7 @@ from tidegate.testing.simulation.environment.spark import SimulatedSpark
 from tidegate.testing.simulation.environment.workers import SimulatedWorkers
 from tidegate.testing.simulation.feed import Feed
 from tidegate.testing.simulation.judges.joined import JoinOracle, ReaderOracle, TableOracle
-from tidegate.testing.simulation.judges.merged import MergingOracle
+from tidegate.testing.simulation.judges.merged import MergingOracle, MergingReaderOracle
 from tidegate.testing.simulation.judges.oracle import (
     Oracle,
     Violation,
@@ -136,9 +136,11 @@ def _application_of(operator: str, options: str) -> Application:
 def _oracle(application: Application, settings: Settings) -> Oracle:
     config, partitions = application.operators[OPERATOR], settings.partitions
     tables = {name: TableOracle(application.operators[name], partitions) for name in TABLES[settings.operator]}
+    merges = settings.operator in TWO_INPUTS
     if not tables:
-        return (MergingOracle if settings.operator == TWO_INPUTS else Oracle)(config, partitions)
-    return (JoinOracle if settings.operator == JOINED else ReaderOracle)(config, tables, partitions)
+        return (MergingOracle if merges else Oracle)(config, partitions)
+    reader = JoinOracle if settings.operator == JOINED else MergingReaderOracle if merges else ReaderOracle
+    return reader(config, tables, partitions)
 
 
 class Stop:

@@ -43,10 +43,13 @@ TABLE = str(OPERATORS[JOINED]["table"])
 TABLE_OPTIONS = {"kind": _TABLE_KIND} | test_part(_TABLE_KIND, "simulation").TABLE_OF_JOIN
 GRACE_MS = parse_duration_ms(OPERATORS[JOINED]["grace"])
 RETENTION_MS = parse_duration_ms(TABLE_OPTIONS["history_retention"])
-[TWO_INPUTS] = (name for name, options in OPERATORS.items() if "right" in options)
-"""A join of two topics."""
-RIGHT_INPUT = str(OPERATORS[TWO_INPUTS]["right"])
-CLOCK_DEPENDENT = frozenset(name for name, options in OPERATORS.items() if "idle_after" in options) | {TWO_INPUTS}
+[_TWO_STREAMS] = (name for name, options in OPERATORS.items() if "right" in options)
+FURTHER_INPUT = str(OPERATORS[_TWO_STREAMS]["right"])
+"""The right topic of a join of two, and the other topic of a stream that is merged of two."""
+MERGED = frozenset(name for name, options in OPERATORS.items() if options.get("input") == [INPUT, FURTHER_INPUT])
+TWO_INPUTS = MERGED | {_TWO_STREAMS}
+"""Configurations that read two topics."""
+CLOCK_DEPENDENT = frozenset(name for name, options in OPERATORS.items() if "idle_after" in options) | TWO_INPUTS
 """Configurations whose output depends on when a batch was run: of two topics, none waits for one that has no more."""
 
 

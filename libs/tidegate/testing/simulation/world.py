@@ -15,12 +15,12 @@ from tidegate.testing.simulation.kafka.broker import Broker
 from tidegate.testing.simulation.machine import Machine
 from tidegate.testing.simulation.settings import (
     DEAD_LETTERS,
+    FURTHER_INPUT,
     INPUT,
     OPERATOR,
     OUTPUT,
     OUTPUT_BY_KEY,
     PARTITIONS_BY_KEY,
-    RIGHT_INPUT,
     SECOND_OUTPUT,
     TABLE,
     Settings,
@@ -50,7 +50,7 @@ class World:
         self.clock = VirtualClock()
         self.stage = Stage()
         topics = dict.fromkeys(
-            (INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE, RIGHT_INPUT, *oracle.tables), settings.partitions
+            (INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE, FURTHER_INPUT, *oracle.tables), settings.partitions
         )
         self.broker = Broker(topics | {OUTPUT_BY_KEY: PARTITIONS_BY_KEY}, settings.version, self.clock, self.chance)
         self.machines = [Machine(f"machine-{number}", folder / f"machine-{number}") for number in range(2)]

@@ -52,7 +52,7 @@ _STEPS = (
 BY_KEYS = "{to: TOPIC, partitions: NUMBER}"
 PIPELINE = "pipeline"
 NO_TOPICS: Mapping[str, str] = {}
-_TOPICS = {"input", "output", "dead_letters", "idle_after", "output_windows"}
+_TOPICS = {"input", "further_inputs", "output", "dead_letters", "idle_after", "output_windows"}
 
 
 class Reading:

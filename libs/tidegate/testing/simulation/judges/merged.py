@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.records import Row
+from tidegate.testing.simulation.judges.joined import ReaderOracle
 from tidegate.testing.simulation.judges.oracle import Oracle, Origins, Violation
 
 
@@ -27,7 +28,7 @@ class MergingOracle(Oracle):
             row, reached[port] = left[port].pop(0), places[port]
             next_offsets[port] = row.offset
             number = sum(next_offsets)
-            found.append(row._replace(port=port, offset=number))
+            found.append(row._replace(port=port if self._config.streams > 1 else 0, offset=number))
             self._came_from[number + self._reused_offsets[partition]] = (topics[port], row.offset)
             next_offsets[port] += 1
         if reached != [each.reached for each in now]:
@@ -36,3 +37,7 @@ class MergingOracle(Oracle):
 
     def _origins(self, partition: int) -> Origins:
         return self._came_from.__getitem__
+
+
+class MergingReaderOracle(MergingOracle, ReaderOracle):
+    """The oracle of an operator that reads several topics, and tables."""

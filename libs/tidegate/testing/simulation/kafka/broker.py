@@ -16,7 +16,7 @@ from tidegate.testing.simulation.chance import Chance
 from tidegate.testing.simulation.clock import VirtualClock
 from tidegate.testing.simulation.kafka.coordinator import Coordinator, Part, Transactional
 from tidegate.testing.simulation.kafka.partition_log import Batch, PartitionLog
-from tidegate.testing.simulation.settings import RIGHT_INPUT
+from tidegate.testing.simulation.settings import FURTHER_INPUT
 
 NONE, OUT_OF_RANGE, UNSTABLE = 0, 1, 88
 OFFSET_RETENTION_S = 60.0
@@ -100,7 +100,7 @@ class Broker:
             for (group, topic, p), (offset, metadata) in known.offsets.items():
                 self._offsets[group, topic, p] = offset, metadata
                 self._committed_s[group, topic, p] = self._clock.monotonic()
-                if topic != RIGHT_INPUT:  # marks travel with the first topic
+                if topic != FURTHER_INPUT:  # marks travel with the first topic
                     self.watchers.marked(p, metadata)
 
     def _ApiVersionsRequest(self, _request: Any) -> Answer:
