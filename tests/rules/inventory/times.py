@@ -177,6 +177,13 @@ RULES = (
         removals=(value("False"),),
     ),
     Rule(
+        slug="apply-before-flush",
+        name="a flush applies a changed configuration first",
+        chapter=Chapter.BATCH,
+        tests=tests("runtime/batch_loop/test_driver", "a_flush_applies_a_changed_configuration_first"),
+        removals=(replaced("self.apply()", "True"),),
+    ),
+    Rule(
         slug="steps-keep-order",
         name="the steps of a pipeline that hold state keep their order",
         chapter=Chapter.BATCH,

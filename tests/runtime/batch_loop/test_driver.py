@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -22,7 +22,7 @@ from tidegate.contracts.kill_points import watched
 from tidegate.runtime.batch_loop import claimed_operator
 from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.driver import InDoubt, OperatorDriver
-from tidegate.runtime.task.messages import KafkaAttempt
+from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan
 from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 
@@ -149,6 +149,20 @@ def test_no_partition_is_idle_while_its_producers_transactions_are_open(
     driver.claim.operator.newest = described(driver.claim.operator.newest, totals=held, active_clock={0: 0, 1: 0})
     driver.claim.operator.round()
     assert [(plan.partition, plan.action) for plan in jobs.plans] == [(1, "idle")]
+
+
+def test_a_flush_applies_a_changed_configuration_first(driver: OperatorDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, actions = dict.fromkeys((0, 1), Counts(held=1)), list[str]()
+
+    def committed(plans: Sequence[PartitionPlan]) -> tuple[list[Any], list[Any]]:
+        actions.append(plans[0].action)
+        return [], []
+
+    operator = driver.claim.operator
+    operator.newest = described(operator.newest, totals=held, applied="former")
+    monkeypatch.setattr(operator, "_commit", committed)
+    assert operator.flush()
+    assert actions == ["apply", "flush"]
 
 
 def test_every_try_of_a_batch_has_a_new_attempt_id(driver: OperatorDriver, jobs: Jobs) -> None:

@@ -145,8 +145,12 @@ class ClaimedOperator:
                 raise BufferFull.before(place, self.name, result.stopped_by)
 
     def flush(self) -> bool:
-        """Release all held records, with cause `flush`. Return False if local states are not ready for that."""
-        return self._run_if_all_ready(plan_flush(self._plan_basis()))
+        """Release all held records, with cause `flush`. Return False if local states are not ready for that.
+
+        A changed configuration is applied first: what it no longer holds is released with its own cause.
+        """
+        # rule: apply-before-flush
+        return self.apply() and self._run_if_all_ready(plan_flush(self._plan_basis()))
 
     def apply(self) -> bool:
         """Apply the claimed configuration to the held records. Return False if local states are not ready for that."""
