@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from typing import Any, cast
@@ -11,7 +13,7 @@ from typing import Any, cast
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.config import Filter, FilterBy, FlatMap, Map, PipelineConfig, Sink, Stateful
+from tidegate.operators.pipeline.config import Filter, FlatMap, Map, PipelineConfig, Require, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain, Holder, Node, Passing, PassThrough, Stand, Under
 from tidegate.operators.pipeline.rules.graph import Graph
@@ -19,15 +21,15 @@ from tidegate.operators.pipeline.rules.places import as_config
 from tidegate.operators.pipeline.rules.steps import StepRules
 from tidegate.operators.pipeline.steps import operators_of
 from tidegate.operators.pipeline.strategies import (
+    FILTER,
     JOINED_TABLES,
-    REASON,
     passing_configs,
     pipeline_configs,
     pipelines_with_a_join,
 )
 from tidegate.operators.registry import test_part
 from tidegate.operators.testing.cases import Case, columns, play, rejected_rows, window_columns
-from tidegate.operators.testing.laws import Change, Event, Table, Trace, sort_by_step
+from tidegate.operators.testing.laws import NO_RECORD, Change, Event, Table, Trace, sort_by_step
 from tidegate.operators.testing.strategies import histories
 
 
@@ -36,6 +38,10 @@ def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_m
     configs = [config, *(cast(PipelineConfig, event.config) for event in history if isinstance(event, Change))]
     chain = Chain.of(history, config.time == "pipeline", list(_unders(configs)))
     chain.play_all(partial(_played_under, clock_ms))
+    if chain.stops:  # at the first of the bounds that steps reach: nothing is done from that event on
+        stop, before = history[min(chain.stops)], history[: min(chain.stops)]
+        whole = pipeline_reference(config, before, clock_ms)
+        return replace(whole, stopped_at=stop.offset if isinstance(stop, Row) else NO_RECORD)
     trace, columns = chain.trace(), changes_of(operators_of(steps_of(configs[-1])).values()).names
     sort_by_step(trace)
     trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, chain.times())] if row]
@@ -44,8 +50,15 @@ def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_m
 
 def _untaken(config: PipelineConfig) -> dict[Any, str]:
     """Return the steps without state, by number, or the input, whose results no step that holds state has taken."""
-    names = {name: number for number, (name, _) in enumerate(_made(config))}
+    names = {name: number for number, (name, _) in enumerate(_made(config))} | _merges(config)
     return {names.get(name, name): name for name in Graph(config.steps).untaken()}
+
+
+def _merges(config: PipelineConfig) -> dict[str, Any]:
+    """Return the numbers of the merges that topics get, by name: those of the steps, or the input, that are merged."""
+    names = {number: name for number, (name, _) in enumerate(_made(config))}
+    merges = [read for read in _read_by(config)[1] if len(read) > 1]
+    return {"+".join(names.get(number, number) for number in read): tuple(read) for read in merges}
 
 
 def _results_of(number: Any) -> tuple[str, Any]:
@@ -116,6 +129,8 @@ def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
         else:
             does = _passing(name, step)
         nodes[number] = Node(name, name, steps[number], does)
+    for name, read in _merges(config).items():
+        nodes[read] = Node(name, name, read, Passing(name, lambda row: [row.value]))
     for number, name in _untaken(config).items():
         does = Holder(config, None, again.get(_passer(name), 0))
         nodes[_results_of(number)] = Node(_passer(name), name, [number], does)
@@ -129,17 +144,19 @@ def _passing(name: str, step: StepRules) -> Passing:
     if isinstance(step, Map):
         failure = _failure(step)
         return Passing(name, lambda row: [_measured(row)], lambda row: failure if row.key == b"ab" else None)
-    if isinstance(step, Filter | FilterBy):
-        return Passing(name, lambda row: [row.value] if _is_other(row) else [])
-    return Passing(name, lambda row: [row.value], lambda row: None if _is_right(row) else REASON)
+    if isinstance(step, Require):
+        valid, reason = _condition(step.require), step.reason
+        return Passing(name, lambda row: [row.value], lambda row: None if valid(row) else reason)
+    wanted = _condition(step.filter if isinstance(step, Filter) else FILTER)
+    return Passing(name, lambda row: [row.value] if wanted(row) else [])
 
 
-def _is_other(row: Row) -> bool:
-    return row.key not in (None, b"a")
-
-
-def _is_right(row: Row) -> bool:
-    return row.key not in (None, b"ab")
+def _condition(sql: str) -> Callable[[Row], bool]:
+    """Return what a condition says of a row; of a row without a key one on the key says nothing, which counts as no."""
+    found = re.fullmatch(r"key (=|<>) '(\w+)'::BLOB", sql)
+    assert found is not None, sql
+    is_equal, key = found[1] == "=", found[2].encode()
+    return lambda row: row.key is not None and (row.key == key) == is_equal
 
 
 def _measured(row: Row) -> bytes:
@@ -195,12 +212,13 @@ def _plain(history: list[Event]) -> list[Event]:
 def _emitting(config: PipelineConfig) -> dict[Any, str]:
     """Return the steps with results, by number, whose results are emissions: kept, written, or read by no step."""
     (steps, topics), untaken = _read_by(config), _untaken(config)
-    return {
+    kept = {
         number: name
         for number, (name, step) in enumerate(_made(config))
-        if getattr(step, "keep", False) or [number] in topics or not any(number in read for read in steps)
-        if number not in untaken
-    } | {_results_of(number): name for number, name in untaken.items()}
+        if getattr(step, "keep", False) or [number] in topics or not any(number in read for read in [*steps, *topics])
+    } | {read: name for name, read in _merges(config).items()}
+    results = {_results_of(number): name for number, name in untaken.items()}
+    return {number: name for number, name in kept.items() if number not in untaken} | results
 
 
 def _time_row(time: tuple[str, Stand]) -> dict[str, Any]:
@@ -214,17 +232,20 @@ _HOLDING = PipelineConfig.model_validate(
     {"input": "records", "steps": [{"name": "held", "kind": "suppression", "until": {"time_limit": "1h"}}]}
 )
 
+_HISTORIES = histories() | histories(min_size=9)
+"""Half of them are long enough to fill several steps."""
+
 CASES = {
     "pipeline": Case(
         configs=pipeline_configs(),
-        histories=histories(),
+        histories=_HISTORIES,
         reference=pipeline_reference,
         holding=_HOLDING,
         bytes_per_record=600,
     ),
     "pipeline_that_passes_records": Case(
         configs=passing_configs(),
-        histories=histories(),
+        histories=_HISTORIES,
         reference=pipeline_reference,
         holding=_HOLDING,
         bytes_per_record=600,

@@ -113,7 +113,8 @@ class Life:
     """A step that holds state, from its arrival to its removal: what it has taken, and what became visible of it.
 
     `sources`: by offset the source of what it has taken last with that offset. `of_input`: the sources of those that
-    were records of the input. `untaken`: those that were refused.
+    were records of the input. `untaken`: those that were refused. `owes`: its mark is repeated with the next event,
+    because no batch came with a change.
     """
 
     config: OperatorConfig
@@ -123,6 +124,12 @@ class Life:
     sources: dict[int, int] = field(default_factory=dict)
     of_input: set[int] = field(default_factory=set)
     untaken: set[int] = field(default_factory=set)
+    owes: bool = False
+
+    def repeats_mark(self, event: Event) -> bool:
+        """Return whether the mark is repeated behind the event, for a new step that has not received it yet."""
+        owed, self.owes = self.owes, isinstance(event, Change) and not event.runs
+        return owed or isinstance(event, Change)
 
     def take(self, moved: Moved, play: Play, in_input: bool, then: Sequence[Advance] = ()) -> Trace:
         """Take an event, and what comes with it; return what was visible before."""
@@ -149,7 +156,7 @@ class Chain:
     history. `given`: the values of the input's records, by offset; a refused one has the value that it came with.
     `takers`: by offset how many branches have taken a record of the input. `advanced`: by turn to what time an advance
     advances the first operators: from the stream time of the first of them. `stands`: where each step stood at its end.
-    `refused`: late and rejected rows, each with its turn.
+    `refused`: late and rejected rows, each with its turn. `stops`: the turns at which steps first reached a bound.
     """
 
     unders: Sequence[Under]
@@ -161,6 +168,7 @@ class Chain:
     takers: Counter[int] = field(default_factory=Counter)
     advanced: dict[int, int] = field(default_factory=dict)
     refused: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=lambda: {"late": [], "rejected": []})
+    stops: list[int] = field(default_factory=list)
 
     @classmethod
     def of(cls, history: Sequence[Event], passes_time: bool, unders: Sequence[Under]) -> Chain:
@@ -244,7 +252,10 @@ class Chain:
                 behind.append(moved)
                 then = self._time_of_the_first(age, node.name, life)
             seen = life.take(self._as_taken(moved, node.does, life, before), play, before.in_input, then)
-            behind += made(seen, life.trace, moved, hold)
+            if life.trace.stopped_at is not None:
+                self.stops.append(moved.turn)
+            again = life.repeats_mark(moved.event)
+            behind += made(seen, life.trace, moved, None if life.owes else hold, again)
             if isinstance(moved.event, Flush | Table | Clock):
                 behind.append(Moved(moved.event, SOURCELESS, moved.turn))
             for name, rows in zip(self.refused, life.refused(seen), strict=True):
@@ -262,7 +273,7 @@ class Chain:
         """
         event = moved.event
         if isinstance(event, Change):
-            event = Change(does.config)
+            event = event._replace(config=does.config)
         elif isinstance(event, Advance):
             now = max(0, life.trace.stream_time)
             event = Advance(max(0, self.advanced.setdefault(moved.turn, now + event.by_ms) - now))
@@ -271,10 +282,15 @@ class Chain:
         return moved._replace(event=event)
 
     def _time_of_the_first(self, age: int, name: str, life: Life) -> list[Advance]:
-        """Return the advance of a step that becomes the first one to the time of the one that was."""
-        was = self.unders[age - 1].first()
-        becomes_first = name == self.unders[age].first() and name != was
-        return list(_advanced_to(self.stands[was].stream_time, life.trace.stream_time)) if becomes_first else []
+        """Return the advance of a step that becomes the first one to the time of the one that was, which is gone.
+
+        While nothing was read, the order may change as well: then neither has a time.
+        """
+        was, under = self.unders[age - 1].first(), self.unders[age]
+        is_gone = was not in {node.name for node in under.nodes.values()}
+        if not is_gone or name != under.first():
+            return []
+        return list(_advanced_to(self.stands[was].stream_time, life.trace.stream_time))
 
     def _note(self, name: str, turn: int, row: dict[str, Any], step: str, source: int, before: Way) -> None:
         """Note that a step refused a row."""
@@ -388,14 +404,14 @@ def passed(moved: Moved, values: Sequence[bytes | None]) -> list[Moved]:
     return [moved._replace(event=moved.event._replace(time_only=True))]
 
 
-def made(before: Trace, after: Trace, moved: Moved, hold: int | None) -> Iterator[Moved]:
+def made(before: Trace, after: Trace, moved: Moved, hold: int | None, again: bool) -> Iterator[Moved]:
     """Yield what an event made leave an operator, with its marks, unless `hold` is None: it passes none on.
 
-    A change repeats the mark, which a new step has not received yet.
+    `again`: the last mark is repeated.
     """
     source = moved.source if isinstance(moved.event, Row) else SOURCELESS
     marks = after.marks[len(before.marks) :]
-    if isinstance(moved.event, Change) and hold is not None and after.stream_time - hold > NO_STREAM_TIME:
+    if again and hold is not None and after.stream_time - hold > NO_STREAM_TIME:
         marks = [*marks, (len(after.emissions), after.stream_time - hold)]
     for event in with_marks(after.emissions, len(before.emissions), marks if hold is not None else ()):
         yield Moved(event, source, moved.turn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
@@ -27,6 +27,8 @@ _WINDOWS = st.sampled_from(
     ]
 )
 _LIMITS = st.sampled_from(["0ms", "4ms", "9ms"])
+_BUFFERS = st.sampled_from([{"max_keys": keys, "when_full": when} for when in ("emit", "shut_down") for keys in (1, 2)])
+_BUFFER: st.SearchStrategy[dict[str, Any]] = st.just({}) | st.fixed_dictionaries({"buffer": _BUFFERS})
 JOINED_TABLES = ("table", "prices")
 _GRACES = st.sampled_from(["3ms", "6ms", "12ms"])
 _WAITS = st.sampled_from(
@@ -42,8 +44,7 @@ def _holding(draw: st.DrawFn, windowed: bool) -> dict[str, Any]:
     if windowed and draw(st.booleans()):
         return {"kind": "suppression", "until": "window_close"}
     late = {"max_lateness": draw(_LIMITS)} if draw(st.booleans()) else {}
-    full = {"buffer": {"max_keys": 2, "when_full": "emit"}} if draw(st.booleans()) else {}
-    return {"kind": "suppression", "until": {"time_limit": draw(_LIMITS)}, **late, **full}
+    return {"kind": "suppression", "until": {"time_limit": draw(_LIMITS)}, **late, **draw(_BUFFER)}
 
 
 @st.composite
@@ -63,32 +64,70 @@ def _steps(draw: st.DrawFn) -> list[dict[str, Any]]:
     return steps if any("kind" in step for step in steps) else [*steps, draw(_holding(windowed=False))]
 
 
+class _Rows(NamedTuple):
+    """The rows at a place: whether a step before it holds state, whether they have windows, and what made their form.
+
+    Rows of one form can be merged, if a step that holds state stands before all of them, or before none.
+    """
+
+    taken: bool = False
+    windowed: bool = False
+    form: tuple[str, ...] = ()
+
+    def behind(self, step: dict[str, Any]) -> _Rows:
+        """Return the rows behind the step."""
+        windowed = "window" in step
+        made = [repr([step[option] for option in sorted(step.keys() - _WIRES)])] if _FORMS & step.keys() else []
+        return _Rows(self.taken or "kind" in step, self.windowed or windowed, (*self.form, *made))
+
+
+_WIRES, _FORMS = {"name", "from", "keep"}, {"window", "emits", "table"}
+_OF_INPUT = _Rows()
+
+
+def _places(steps: list[dict[str, Any]], begin: str = "input", rows: _Rows = _OF_INPUT) -> dict[str, _Rows]:
+    """Return the rows at the beginning of a chain, and behind each of its steps, by name."""
+    found = {begin: rows}
+    for step in steps:
+        rows = found[step["name"]] = rows.behind(step)
+    return found
+
+
 @st.composite
 def _branches(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A second chain, which begins at one of the steps or at the input; perhaps both meet again."""
-    at = draw(st.integers(-1, len(steps) - 1))
-    begin = "input" if at < 0 else steps[at]["name"]
-    windowed = any("window" in step for step in steps[: at + 1])
-    branch = draw(st.lists(_STATELESS | _holding(windowed=windowed), min_size=1, max_size=2))
-    if not any("kind" in step for step in [*steps[: at + 1], *branch]):
-        branch.append(draw(_holding(windowed=False)))
-    branch = [{"name": f"b{at}", **step} for at, step in enumerate(branch)]
-    branch[0] = branch[0] if at == len(steps) - 1 else {"from": begin, **branch[0]}
-    same_fields = not any({"emits", "table"} & step.keys() for step in [*steps[at + 1 :], *branch])
-    same_rows = same_fields and windowed == any("window" in step for step in steps)
-    if not same_rows or at == len(steps) - 1 or not draw(st.booleans()):
-        return [*steps, *branch]
-    met = [steps[-1]["name"], branch[-1]["name"]]
-    return [*steps, *branch, {"name": "met", "from": met, **draw(_holding(windowed=windowed))}]
+    """One or two more chains, each of which begins at a step or at the input; perhaps some of them meet again."""
+    found, places, ends = list(steps), _places(steps), [steps[-1]["name"]]
+    for letter in ("b", "c")[: draw(st.integers(1, 2))]:
+        begin = draw(st.sampled_from(list(places)))
+        branch = [{"name": f"{letter}{at}", **step} for at, step in enumerate(draw(_branch(places[begin])))]
+        places |= _places(branch, begin, places[begin])
+        branch[0] = branch[0] if begin == found[-1]["name"] else {"from": begin, **branch[0]}
+        found += branch
+        ends = [*(end for end in ends if end != begin), branch[-1]["name"]]
+    alike = [end for end in ends if places[end] == places[ends[0]]]
+    if len(alike) < 2 or draw(st.integers(0, 3)) == 0:
+        return found
+    met = draw(_holding(windowed=places[ends[0]].windowed)) | {"name": "met"} if draw(st.booleans()) else {"to": "both"}
+    return [*found, {"from": alike, **met}]
+
+
+@st.composite
+def _branch(draw: st.DrawFn, rows: _Rows) -> list[dict[str, Any]]:
+    """Up to three steps behind such rows, of which one holds state unless one before does; perhaps with windows."""
+    before = draw(st.lists(_STATELESS | _holding(windowed=rows.windowed), max_size=1))
+    windows = [draw(_counting())] if not rows.windowed and draw(st.booleans()) else []
+    windowed = rows.windowed or bool(windows)
+    steps = [*before, *windows, *draw(st.lists(_STATELESS | _holding(windowed=windowed), max_size=1))]
+    needed = not steps or not (rows.taken or any("kind" in step for step in steps))
+    return [*steps, draw(_holding(windowed=windowed))] if needed else steps
 
 
 @st.composite
 def _written(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The steps, some of whose results are kept, or written to topics in between."""
     found: list[dict[str, Any]] = []
-    of_branch = any(step["name"] == "met" for step in steps)
     for at, step in enumerate(steps):
-        holds = "kind" in step and not (of_branch and step["name"].startswith("b"))
+        holds = "kind" in step
         keep = {"keep": True} if holds and _is_read(steps, at) and draw(st.integers(0, 3)) == 0 else {}
         found.append({**step, **keep})
         if holds and draw(st.integers(0, 3)) == 0:
@@ -105,7 +144,7 @@ def _is_read(steps: list[dict[str, Any]], at: int) -> bool:
 def pipeline_configs(draw: st.DrawFn) -> PipelineConfig:
     """Configurations of pipelines: chains, and some with branches and several outputs."""
     named = _named(draw(_steps()))
-    if draw(st.integers(0, 2)) == 0:
+    if draw(st.booleans()):
         every = [{"name": f"s{at}", **step} for at, step in enumerate(named)]
         named = draw(_written(draw(_branches(every))))
     return _config(draw, named)
@@ -117,9 +156,22 @@ def passing_configs(draw: st.DrawFn) -> PipelineConfig:
     steps = [{"name": f"s{at}", **step} for at, step in enumerate(draw(st.lists(_STATELESS, max_size=3)))]
     copied = [{"to": "copied"}] if draw(st.booleans()) else []
     written = [each for step in steps for each in (step, *([{"to": f"to_{step['name']}"}] * draw(st.booleans())))]
-    begin = {"from": "input"} if steps else {}
+    merges = draw(_merges(_places(steps)))
+    merged = [{"from": merge, "to": f"merged_{at}"} for at, merge in enumerate(merges)]
+    begin = {"from": draw(st.sampled_from(["input", *merges]))} if steps else {}
     branch = [{"name": "held", **begin, **draw(_holding(windowed=False))}] if draw(st.booleans()) else []
-    return _config(draw, [*copied, *written, *branch])
+    return _config(draw, [*copied, *written, *merged, *branch])
+
+
+@st.composite
+def _merges(draw: st.DrawFn, places: dict[str, _Rows]) -> list[list[str]]:
+    """At most one merge of what stands at several of the places, in any order."""
+    several = [name for name in places if sum(rows == places[name] for rows in places.values()) > 1]
+    if not several or draw(st.booleans()):
+        return []
+    first = draw(st.sampled_from(several))
+    others = st.sampled_from([name for name in several if name != first and places[name] == places[first]])
+    return [[first, *draw(st.lists(others, min_size=1, max_size=2, unique=True))]]
 
 
 @st.composite
@@ -134,14 +186,19 @@ def pipelines_with_a_join(draw: st.DrawFn) -> PipelineConfig:
     named = _named(draw(_with_joins(_WAITS)))
     if draw(st.integers(0, 2)) == 0:
         every = [{"name": f"s{at}", **step} for at, step in enumerate(named)]
-        named = draw(_written(draw(_branches(every))))
+        named = [_never_stopped(step) for step in draw(_written(draw(_branches(every))))]
     return _config(draw, named)
+
+
+def _never_stopped(step: dict[str, Any]) -> dict[str, Any]:
+    """Return the step with a bound that lets results go: no record causes what a table releases to reach one."""
+    return step | {"buffer": step["buffer"] | {"when_full": "emit"}} if "buffer" in step else step
 
 
 @st.composite
 def _with_joins(draw: st.DrawFn, waits: st.SearchStrategy[dict[str, Any]]) -> list[dict[str, Any]]:
     """Steps with joins among them, each of a table of its own. `waits`: how one waits for its table."""
-    steps = draw(_steps())
+    steps = [_never_stopped(step) for step in draw(_steps())]
     for table in JOINED_TABLES[: draw(st.integers(1, 2))]:
         join = {"kind": "stream_table_join", "table": table, "before_history": "join"}
         join |= {"join": draw(st.sampled_from(["left", "left", "inner"])), **draw(waits)}

@@ -93,8 +93,7 @@ def play(
         elif isinstance(event, Hold):
             reference.hold(event.needs)
         elif isinstance(event, Change):
-            reference.config = event.config
-            reference.settle(notes.clock_ms)
+            _reconfigure(reference, event, notes.clock_ms)
         elif event.time_only:
             _pass_time(reference, event.timestamp, notes.clock_ms)
         else:
@@ -105,6 +104,13 @@ def play(
             notes.behind[event.offset] = reference.stream_time - event.timestamp
         _note_marks(reference, notes, emitted)
     return notes
+
+
+def _reconfigure(reference: Any, change: Change, clock_ms: int) -> None:
+    """Use another configuration. What that no longer holds is released by its batch, if one comes with it."""
+    reference.config = change.config
+    if change.runs:
+        reference.settle(clock_ms)
 
 
 def _pass_time(reference: Any, timestamp: int, clock_ms: int) -> None:

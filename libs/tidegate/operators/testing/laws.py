@@ -14,12 +14,15 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 
 from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.errors import BufferFull
 from tidegate.contracts.event_time import ALWAYS, MAX_TIMESTAMP, NEVER, NO_STREAM_TIME
 from tidegate.contracts.operator import Layout, Operator, OperatorState, ReadTable, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 
+NO_RECORD = -1
+"""Where an operator stops if no record has caused that."""
 WINDOW_MS = 5
 """The length of most windows that histories name."""
 
@@ -67,9 +70,13 @@ class Hold(NamedTuple):
 
 
 class Change(NamedTuple):
-    """A configuration that is used from here on; held records that it no longer holds are released."""
+    """A configuration that is used from here on; held records that it no longer holds are released.
+
+    `runs`: whether a batch without records follows at once; a partition that holds nothing runs none.
+    """
 
     config: OperatorRules
+    runs: bool = True
 
 
 Event = Row | Advance | Flush | Table | Hold | Clock | Change
@@ -193,7 +200,16 @@ class Partition:
         return result
 
     def attempt(self, step: Step) -> StepResult:
-        """Run the step without adding it to the trace, like an attempt at a batch before its commit."""
+        """Run the step without adding it to the trace, like an attempt at a batch before its commit.
+
+        An advance or a flush by which a step of a pipeline reaches a bound does nothing, and stops the operator.
+        """
+        try:
+            return self._attempt(step)
+        except BufferFull:
+            return replace(self._attempt([]), stopped_at=NO_RECORD)
+
+    def _attempt(self, step: Step) -> StepResult:
         if isinstance(step, Advance):
             return self.state.advance(max(0, self.state.stream_time) + step.by_ms, self.clock_ms)
         if isinstance(step, Flush):
@@ -248,6 +264,15 @@ class Partition:
         """Apply the log's rows to the state. Its stream time becomes that of the trace."""
         self.state.restore(rows, self.trace.stream_time)
         self._hold(self.needs)
+
+    def reconfigure(self, config: OperatorRules, log: pa.Table) -> None:
+        """Continue under another configuration; rebuild the state from the log's rows if it has another layout."""
+        version, self.operator = self.operator.layout.version, operator_for(config)
+        if self.operator.layout.version == version:
+            self.reopen(self.storage)
+        else:
+            self._layout = small(self.operator.layout)
+            self.rebuild(log)
 
     def rebuild(self, rows: pa.Table) -> None:
         """Continue from an empty storage and the log's rows, as in a restart from the operator log."""

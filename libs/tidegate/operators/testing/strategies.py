@@ -54,9 +54,11 @@ _events = mostly(records, others)
 
 
 @st.composite
-def histories(draw: st.DrawFn, max_size: int = 24, events: st.SearchStrategy[Any] = _events) -> list[Event]:
+def histories(
+    draw: st.DrawFn, max_size: int = 24, events: st.SearchStrategy[Any] = _events, min_size: int = 0
+) -> list[Event]:
     """Mostly records, with an occasional advance, flush or clock change; or the given `events`."""
-    return placed(draw(up_to(draw(lengths) * max_size, events)), draw(epochs))
+    return placed(draw(up_to(draw(lengths) * max_size, events, min_size)), draw(epochs))
 
 
 @st.composite
@@ -70,9 +72,9 @@ def with_marks(draw: st.DrawFn, history: list[Event]) -> list[Event]:
 
 
 @cache
-def up_to(max_size: int, events: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    """Draw a list of at most `max_size` of the events."""
-    return st.lists(events, max_size=max_size)
+def up_to(max_size: int, events: st.SearchStrategy[Any], min_size: int = 0) -> st.SearchStrategy[list[Any]]:
+    """Draw a list of at most `max_size` of the events; most lists are little longer than `min_size`."""
+    return st.lists(events, min_size=min_size, max_size=max_size)
 
 
 def placed(drawn: list[Any], epoch: int) -> list[Event]:
