@@ -112,7 +112,8 @@ def in_spark(given: Application) -> Iterator[Any]:
     from tidegate.runtime.spark.session import open_session
     from tidegate.spark import register_views
 
-    with open_session("views", "local[1]", given.lake) as spark:
+    with open_session("views", "local[1]", given.lake) as running:
+        spark = running.newSession()  # other tests of the process keep their settings and views
         spark.conf.set("spark.sql.session.timeZone", "UTC")
         spark.conf.set("spark.sql.shuffle.partitions", "1")  # with 200, a view takes seconds
         register_views(spark, given)

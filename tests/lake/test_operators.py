@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import tidegate as tg
 from tests.bad_days.conftest import Running
 from tests.end_to_end.readers.by_duckdb import duck
 from tests.lake.fault_proxy import Fate, FaultProxy, Request
@@ -23,7 +24,7 @@ from tidegate.devkit.produce_consume import read_all, write_all
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import Application, configured
 from tidegate.runtime.spark.s3a import let_read
-from tidegate.spark import query
+from tidegate.spark import query, register_format
 from tidegate.state.delta_log.log_entries import entry_key
 from tidegate.state.lake.place import Place
 
@@ -111,7 +112,19 @@ def test_an_operator_goes_on_from_its_log_alone_and_spark_duckdb_and_delta_rs_re
     by_spark = (
         query(here.spark, here.application, f"SELECT count(*) AS n FROM {NAME}_emissions").column("n").to_pylist()
     )
-    assert by_spark == by_delta_rs(here) == by_duckdb(here) == [sum(map(len, expected))]
+    count = [sum(map(len, expected))]
+    assert by_spark == by_delta_rs(here) == by_duckdb(here) == by_format(here) == by_read_log(here) == count
+
+
+def by_format(here: Shop) -> list[int]:
+    register_format(here.spark)
+    log = here.lake / NAME
+    return [here.spark.read.format("tidegate").options(**dict(log.options)).load(str(log)).count()]
+
+
+def by_read_log(here: Shop) -> list[int]:
+    log = here.lake / NAME
+    return [tg.read_log(str(log), lake_options=dict(log.options)).read_all().num_rows]
 
 
 def by_delta_rs(here: Shop) -> list[int]:

@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import functions as F
 
-import tidegate as tg
 from tests.end_to_end.readers.tables import TABLE, TableLog, Write, random_writes
 from tidegate.contracts.errors import UserError
 from tidegate.operators.table_history import TableHistoryRules
-from tidegate.spark import history_as_of, register_format, register_views
+from tidegate.spark import history_as_of, register_views
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark_reads]
 
@@ -92,15 +91,6 @@ def test_history_as_of_reads_a_log_by_its_folder_or_its_name_at_any_kind_of_time
     by_kind = [150, datetime.fromtimestamp(0.150, UTC), F.expr("timestamp_millis(150)")]
     assert all(shown(history_as_of(spark, path, instant, **reached)) == table.looked_up(150) for instant in by_kind)
     assert shown(history_as_of(spark, TABLE, 150, lake=str(table.lake), **reached)) == table.looked_up(150)
-
-
-def test_the_format_and_read_log_show_the_same_history_as_lookups(spark, table):
-    path, options = str(table.lake / TABLE), dict(table.lake.options)
-    register_format(spark)
-    frame = spark.read.format("tidegate").options(view="history", asOf="150", **options).load(path)
-    assert shown(frame) == table.looked_up(150)
-    rows = tg.read_log(path, view="history", as_of=150, lake_options=options).read_all().to_pylist()
-    assert {(row["partition"], row["key"], row["value"]) for row in rows} == {row[:3] for row in table.looked_up(150)}
 
 
 def test_history_as_of_equals_lookups_with_rules_and_shows_the_whole_log_without(spark, table):
