@@ -60,7 +60,7 @@ def _write_steps(stream: Any, steps: list[dict[str, Any]], output: str | None, w
     """Define the steps in their order. Results that no step reads and no topic gets are kept, too."""
     named, rows = {"input": stream}, stream
     for at, step in enumerate(steps):
-        options, behind = dict(step), steps[at + 1 :]
+        options = dict(step)
         sources = options.pop("from", None)
         if sources is not None:
             first, *others = [named[each] for each in ([sources] if isinstance(sources, str) else sources)]
@@ -70,14 +70,39 @@ def _write_steps(stream: Any, steps: list[dict[str, Any]], output: str | None, w
         if "to" in options:
             rows.to(options["to"])
             continue
-        kept = options.pop("keep", False)
+        options.pop("keep", None)
         rows = _step(rows, options)
         named[step.get("name", "")] = rows
-        sources_behind = [name for each in behind for name in _sources(each)]
-        if kept or (behind and "from" in behind[0] and step.get("name") not in sources_behind):
+        if _is_kept(steps, at):
             rows.keep()
     if output is not None or not steps or "to" not in steps[-1]:
         _end(rows, output, windows)
+
+
+def is_in_order_of_ends(steps: list[dict[str, Any]]) -> bool:
+    """Whether each step stands where a program defines it: with the chain that it is part of, when that one ends."""
+    places, reads, defined = {"input": -1}, list[list[int]](), {-1}
+    for at, step in enumerate(steps):
+        behind = reads[at - 1] if at and "to" in steps[at - 1] else [at - 1]
+        reads.append([places[name] for name in _sources(step)] or behind)
+        places[step.get("name", "")] = at
+        if "to" in step or _is_kept(steps, at):
+            defined |= _with_ancestors(reads, at)
+            if not defined >= {*range(at)}:
+                return False
+    return True
+
+
+def _with_ancestors(reads: list[list[int]], at: int) -> set[int]:
+    return {at} if at < 0 else {at}.union(*(_with_ancestors(reads, each) for each in reads[at]))
+
+
+def _is_kept(steps: list[dict[str, Any]], at: int) -> bool:
+    """Whether the results of the step are kept: as it says, or because no step reads them and no topic gets them."""
+    behind = steps[at + 1 :]
+    read = {name for each in behind for name in _sources(each)}
+    unread = bool(behind) and "from" in behind[0] and steps[at].get("name") not in read
+    return bool(steps[at].get("keep")) or unread
 
 
 def _sources(step: dict[str, Any]) -> list[str]:

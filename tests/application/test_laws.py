@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import tidegate as tg
-from tests.application.programs import application, write
+from tests.application.programs import application, is_in_order_of_ends, write
 from tests.hypothesis_profile import many
 from tidegate.contracts.config import KeyRules, OperatorConfig
 from tidegate.contracts.errors import ConfigurationError
@@ -39,6 +39,7 @@ def operators(draw: st.DrawFn, case: str) -> dict[str, OperatorConfig]:
     loses_fields = any({"map", "flat_map"} & step.keys() for step in settings_of(config).get("steps", ()))
     assume(not (loses_fields and "timestamp" in more))
     config = config_of(settings_of(config) | more)
+    assume(is_in_order_of_ends(settings_of(config).get("steps", [])))
     windows = "headers" if isinstance(config, KeyRules) and config.windowed else "none"
     assume(all(read.grace < 2**61 for read in config.reads()))
     raw = {"kind": "table_history", "input": "writes", "windows": windows}

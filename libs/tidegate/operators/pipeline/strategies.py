@@ -157,9 +157,10 @@ def passing_configs(draw: st.DrawFn) -> PipelineConfig:
     copied = [{"to": "copied"}] if draw(st.booleans()) else []
     written = [each for step in steps for each in (step, *([{"to": f"to_{step['name']}"}] * draw(st.booleans())))]
     merges = draw(_merges(_places(steps)))
-    merged = [{"from": merge, "to": f"merged_{at}"} for at, merge in enumerate(merges)]
-    begin = {"from": draw(st.sampled_from(["input", *merges]))} if steps else {}
-    branch = [{"name": "held", **begin, **draw(_holding(windowed=False))}] if draw(st.booleans()) else []
+    merged = [{"from": merge, "to": f"merged_{at}"} for at, merge in enumerate(merges)] if draw(st.booleans()) else []
+    begin = draw(st.sampled_from(["input", *merges]))
+    apart = {} if not steps or (merged and begin in merges) else {"from": begin}  # a topic's rows go on by themselves
+    branch = [{"name": "held", **apart, **draw(_holding(windowed=False))}] if draw(st.booleans()) else []
     return _config(draw, [*copied, *written, *merged, *branch])
 
 
