@@ -18,7 +18,7 @@ from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
-from tidegate.operators.registry import operator_for
+from tidegate.operators.registry import columns_of, operator_for
 from tidegate.runtime.configuration.application import Application, application_of, settings_of
 from tidegate.runtime.doctor.change_preview import table_state
 from tidegate.runtime.telemetry.batch_metrics import figures_after
@@ -85,7 +85,7 @@ class Written:
         self.config = self.application.operators[self.name]
         self.operator = operator_for(self.config)
         lake = open_lake(self.application.lake / self.name)
-        self.log = OperatorLog.open(lake, self.name, log_schema(self.operator.columns), create=True)
+        self.log = OperatorLog.open(lake, self.name, log_schema(columns_of(self.config)), create=True)
         plain = small_meta(operator=self.name, table_id=self.log.table_id, batch=0, action="claim", clock=START_MS)
         claim = described(plain, input=self.config.input, settings=settings_of(self.config), next_offset={0: 0, 1: 0})
         self.log.commit(claim, [])
