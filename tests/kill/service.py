@@ -39,6 +39,21 @@ class Start:
     standby: bool = False
 
 
+def run_command(*arguments: str, folder: Path, kill_at: str = "") -> str:
+    """Run a command in the folder to its end; return what it prints. With `kill_at` it dies there."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegate.cli.main", *arguments],
+        env={**os.environ, "TIDEGATE_KILL_AT": kill_at},
+        start_new_session=True,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=240,
+    )
+    assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stdout + done.stderr
+    return done.stdout
+
+
 class Service:
     """A service that stands by: it starts Spark, unless it is `cold`, and nothing else before `go`."""
 

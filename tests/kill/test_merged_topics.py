@@ -6,16 +6,13 @@ Nothing is lost or emitted twice, and the order is that of the merge, one record
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kill.service import run_command
 from tidegate.application.loading import load_application
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.records import Row
@@ -102,17 +99,7 @@ class Shop:
     def command(self, *arguments: str, kill_at: str = "") -> str:
         """Run a command on the program; return what it prints. With `kill_at` it dies there."""
         name, *others = arguments
-        done = subprocess.run(
-            [sys.executable, "-m", "tidegate.cli.main", name, f"{self._program}:app", *others],
-            env={**os.environ, "TIDEGATE_KILL_AT": kill_at},
-            start_new_session=True,
-            capture_output=True,
-            text=True,
-            cwd=self.folder,
-            timeout=240,
-        )
-        assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stdout + done.stderr
-        return done.stdout
+        return run_command(name, f"{self._program}:app", *others, folder=self.folder, kill_at=kill_at)
 
     def run(self, kill_at: str = "") -> None:
         """Run the operator until it has caught up, or dies at a kill point."""

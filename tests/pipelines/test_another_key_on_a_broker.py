@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +11,7 @@ from typing import Any
 import pytest
 from kafka.partitioner.default import murmur2
 
+from tests.kill.service import run_command
 from tidegate.devkit.produce_consume import read_all, write_all
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -34,17 +31,8 @@ by_customer.window(tg.tumbling("1h", grace="1h")).count().to({counts!r})
 
 def run(program: Path, operator: str, kill_at: str = "") -> None:
     """Run an operator until it has caught up, or dies at a kill point."""
-    command = ["run", f"{program}:app", "--operator", operator, "--until-caught-up"]
-    done = subprocess.run(
-        [sys.executable, "-m", "tidegate.cli.main", *command],
-        env={**os.environ, "TIDEGATE_KILL_AT": kill_at},
-        start_new_session=True,
-        capture_output=True,
-        text=True,
-        cwd=program.parent,
-        timeout=240,
-    )
-    assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stdout + done.stderr
+    command = ("run", f"{program}:app", "--operator", operator, "--until-caught-up")
+    run_command(*command, folder=program.parent, kill_at=kill_at)
 
 
 def orders(count: int, begin: int) -> list[tuple[int, bytes, bytes, int]]:

@@ -23,6 +23,12 @@ class Source:
         self.asked, self.may_answer, self.clock = 0, Event(), StillClock()
         self.latest = Latest(self._ask, -1, self.clock)
 
+    def answered(self) -> Source:
+        """It has given its first answer, and may give more; returns itself."""
+        self.may_answer.set()
+        wait_for(lambda: self.latest.get() == 1, "the first answer")
+        return self
+
     def _ask(self) -> int:
         self.asked += 1
         self.may_answer.wait(10)
@@ -37,9 +43,7 @@ def test_a_source_that_does_not_answer_is_hardly_waited_for() -> None:
 
 
 def test_an_answer_is_used_as_long_as_it_is_fresh_and_then_asked_for_again() -> None:
-    source = Source()
-    source.may_answer.set()
-    wait_for(lambda: source.latest.get() == 1, "the first answer")
+    source = Source().answered()
     source.clock.now += FRESH_S
     assert (source.latest.get(), source.asked) == (1, 1)
     source.clock.now += 1
@@ -47,9 +51,7 @@ def test_an_answer_is_used_as_long_as_it_is_fresh_and_then_asked_for_again() -> 
 
 
 def test_a_recent_answer_is_shown_at_once_while_the_next_one_is_late() -> None:
-    source = Source()
-    source.may_answer.set()
-    wait_for(lambda: source.latest.get() == 1, "the first answer")
+    source = Source().answered()
     source.may_answer.clear()
     source.clock.now += RECENT_S
     with patch.object(latest, "PATIENCE_S", 10.0):
@@ -60,9 +62,7 @@ def test_a_recent_answer_is_shown_at_once_while_the_next_one_is_late() -> None:
 
 
 def test_an_old_answer_is_shown_for_a_while_and_then_no_more() -> None:
-    source = Source()
-    source.may_answer.set()
-    wait_for(lambda: source.latest.get() == 1, "the first answer")
+    source = Source().answered()
     source.may_answer.clear()
     source.clock.now += KEPT_S
     assert source.latest.get() == 1
