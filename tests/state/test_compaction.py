@@ -22,13 +22,14 @@ from tests.hypothesis_profile import WHOLE
 from tests.lakes import entry_path
 from tests.state.logs import HOUR_MS, OPERATOR, a_file, clock_of, commit_rows, files, meta, new_log, reopened, rows
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable
+from tidegate.contracts.errors import EngineError, Fenced, StartOver, StateError, Unavailable, UserError
 from tidegate.state.delta_log import operator_log
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import read_files
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import DELTA_LOG, clock_at, document_of, encoded, read_actions, version_at
 from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.earlier_batches import log_after
 from tidegate.state.lake.port import Lake
 from tidegate.state.lake.posix_lake import STAGING
 from tidegate.state.upkeep import cleanup, compaction, orphans
@@ -147,6 +148,17 @@ def test_entries_without_a_metadata_row_are_kept(log: OperatorLog) -> None:
     commit_rows(log, 200, {}, recorded=5)
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
     assert versions(log.place.folder)[0] == 6
+
+
+def test_batches_whose_entries_are_kept_for_a_row_cannot_be_read(log: OperatorLog) -> None:
+    """The entries from 6 on are kept; the first checkpoint is that of 8."""
+    long_log(log)
+    commit_rows(log, 200, {}, recorded=5)
+    clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
+    for batch in (5, 6, 7):
+        with pytest.raises(UserError, match="no longer reaches back"):
+            log_after(log.lake, batch)
+    assert [log_after(log.lake, batch).version for batch in (8, 9, None)] == [8, 9, log.version]
 
 
 def test_a_checkpoint_of_a_different_program_does_not_delete_metadata_that_is_needed(log: OperatorLog) -> None:
@@ -475,7 +487,7 @@ def test_a_clean_up_reads_the_entries_that_it_deletes_and_few_others(
     monkeypatch.setattr(cleanup, "read_actions", counted)
     backdate(log, range(20), days=1)
     clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
-    assert read == [16, *range(16)]  # the checkpoint's, whether its metadata is complete
+    assert read == list(range(16))
 
 
 def backdate(log: OperatorLog, found: Iterable[int], *, days: int) -> None:

@@ -12,7 +12,7 @@ from tidegate.contracts.batch_metadata import BatchMeta, Document, after_documen
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.log_schema import META_PARTITION
 from tidegate.state.delta_log.data_files import DataFile, read_files
-from tidegate.state.delta_log.log_entries import newest_version, oldest_version
+from tidegate.state.delta_log.log_entries import newest_version, oldest_readable, oldest_version
 from tidegate.state.delta_log.newest_metadata import documents_before
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.lake.port import Lake
@@ -148,17 +148,22 @@ def has_version(log: Lake, version: int | None) -> bool:
     return newest is not None and (version is None or version <= newest)
 
 
-def version_after(log: Lake, newest: int, batch: int, guess: int = -1) -> int | None:
+def readable_versions(log: Lake, newest: int) -> range:
+    """Return the versions of the log that can be read, up to the newest one."""
+    oldest = oldest_readable(log, oldest_version(log, newest), newest)
+    return range(newest if oldest is None else oldest, newest + 1)
+
+
+def version_after(log: Lake, versions: range, batch: int, guess: int = -1) -> int | None:
     """Return the version of the log just after the batch, or after the one before it if there was none of the number.
 
-    None if the log's entries no longer reach back to it. `newest`: the newest version; `guess`: an earlier one that is
-    tried first. A search reads a number of entries that grows with the logarithm of their number.
+    None if no such version can be read. `versions`: those that can be; `guess`: one of them that is tried first. A
+    search reads a number of entries that grows with the logarithm of their number.
     """
-    if guess >= 0 and batch_at(log, guess) == batch < batch_at(log, guess + 1):
+    if guess in versions and batch_at(log, guess) == batch < batch_at(log, guess + 1):
         return guess
-    oldest = oldest_version(log, newest)
-    found = bisect_right(range(newest + 1), batch, lo=oldest, key=lambda version: batch_at(log, version)) - 1
-    return found if found >= oldest and batch_at(log, found) >= 0 else None
+    found = bisect_right(versions, batch, key=lambda version: batch_at(log, version)) - 1
+    return versions[found] if found >= 0 and batch_at(log, versions[found]) >= 0 else None
 
 
 def log_after(lake: Lake, batch: int | None) -> OperatorLog:
@@ -169,15 +174,21 @@ def log_after(lake: Lake, batch: int | None) -> OperatorLog:
     newest = newest_version(lake)
     if newest is None:
         raise UserError("the operator has no log yet", value=lake.place, remedy="start the operator: tidegate run")
-    return OperatorLog.at(lake, newest if batch is None else _reached(version_after(lake, newest, batch), batch))
+    if batch is None:
+        return OperatorLog.at(lake, newest)
+    return OperatorLog.at(lake, _reached(version_after(lake, readable_versions(lake, newest), batch), batch))
 
 
-def version_before(newest: OperatorLog, batch: int) -> int:
-    """Return the version of the log just after a batch, as `log_after` does; `newest` is the log at a later one."""
+def version_before(newest: OperatorLog, oldest: int, batch: int) -> int:
+    """Return the version of the log just after a batch, as `log_after` does.
+
+    `newest` is the log at a later one, and `oldest` the oldest version that can be read.
+    """
     meta = newest.newest()
     assert meta is not None and batch < meta.batch, "the batch is an earlier one"
     guess = newest.version - (meta.batch - batch)  # if no entries of other programs follow it
-    return _reached(version_after(newest.lake, newest.version, batch, guess), batch)
+    versions = range(oldest, newest.version + 1)
+    return _reached(version_after(newest.lake, versions, batch, guess), batch)
 
 
 def _reached(version: int | None, batch: int) -> int:

@@ -150,8 +150,15 @@ RULES = (
         slug="entry-until-row",
         name="an entry is kept until a row has its metadata",
         chapter=Chapter.UPKEEP,
-        tests=tests("state/test_compaction", "entries_without_a_metadata_row_are_kept"),
-        removals=(replaced("document['batch'] > recorded", "False"),),
+        tests=tests(
+            "state/test_compaction",
+            "entries_without_a_metadata_row_are_kept",
+            "batches_whose_entries_are_kept_for_a_row_cannot_be_read",
+        ),
+        removals=(
+            replaced("document['batch'] > recorded", "False"),
+            replaced("is_checkpointed(log, version)", "True", way="read"),
+        ),
     ),
     Rule(
         slug="history-with-base",
@@ -167,7 +174,7 @@ RULES = (
         tests=tests(
             "state/test_compaction", "a_checkpoint_of_a_different_program_does_not_delete_metadata_that_is_needed"
         ),
-        removals=(dropped("_is_complete(log, at)"),),
+        removals=(dropped("is_complete(document)"),),
     ),
     Rule(
         slug="entry-being-written",

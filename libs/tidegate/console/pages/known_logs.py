@@ -16,11 +16,10 @@ from tidegate.state.delta_log.log_entries import (
     entry_key,
     newest_above,
     newest_version,
-    oldest_version,
     version_at,
 )
 from tidegate.state.delta_log.operator_log import OperatorLog
-from tidegate.state.earlier_batches import batch_at, log_after, version_before
+from tidegate.state.earlier_batches import batch_at, log_after, readable_versions, version_before
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.port import Lake
 
@@ -44,7 +43,7 @@ class _Opened(NamedTuple):
 
 
 class _Oldest(NamedTuple):
-    """The oldest version that has an entry, and the newest batch there."""
+    """The oldest version that can be read, and the newest batch there."""
 
     version: int
     batch: int
@@ -102,7 +101,7 @@ class KnownLog:
         """Return the log just after an earlier batch."""
         found = self._earlier.pop(batch, None)
         if found is None or not found.is_in_place():
-            found = self._open(version_before(newest, batch))
+            found = self._open(version_before(newest, self._oldest_at(newest).version, batch))
         self._earlier[batch] = found
         if len(self._earlier) > MOST_EARLIER:
             del self._earlier[next(iter(self._earlier))]
@@ -126,10 +125,10 @@ class KnownLog:
         return range(max(self._oldest_at(log).batch, 0), newest.batch + 1)
 
     def _oldest_at(self, log: OperatorLog) -> _Oldest:
-        """Return the oldest version; it is searched for again once a clean-up has deleted its entry."""
+        """Return the oldest version that can be read; it is searched for again once a clean-up has deleted it."""
         known = self._oldest
         if known is None or self._lake.etag(entry_key(known.version)) is None:
-            version = oldest_version(self._lake, log.version)
+            version = readable_versions(self._lake, log.version).start
             self._oldest = known = _Oldest(version, batch_at(self._lake, version))
         return known
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from tidegate.contracts.batch_metadata import Document
+from tidegate.contracts.batch_metadata import Document, is_complete
 from tidegate.contracts.errors import StateError, Unavailable
 from tidegate.contracts.naming import COMMIT_METADATA_KEY
 from tidegate.state.lake.place import Place
@@ -173,6 +173,30 @@ def oldest_version(log: Lake, newest: int) -> int:
     Clean-up deletes the oldest entries first and so leaves no gap; that allows a binary search.
     """
     return bisect_left(range(newest), True, key=lambda version: _has_entry(log, version))
+
+
+def oldest_readable(log: Lake, oldest: int, newest: int) -> int | None:
+    """Return the oldest version that can be read; None if none can be, up to the newest. `oldest`: that has an entry.
+
+    A clean-up may end between two checkpoints. Then the entries before the second one are left, and cannot be read.
+    """
+    if oldest == 0:
+        return 0
+    # rule: entry-until-row/read
+    return next((version for version in range(oldest, newest + 1) if is_checkpointed(log, version)), None)
+
+
+def is_checkpointed(log: Lake, version: int) -> bool:
+    """Return whether the version can be read without earlier entries.
+
+    It has a checkpoint, and the metadata in its entry is complete. A checkpoint that another program wrote does not
+    count if that metadata builds upon earlier entries.
+    """
+    if log.etag(checkpoint_key(version)) is None:
+        return False
+    document = document_of(read_actions(log, version) or ())
+    # rule: checkpoint-complete
+    return document is not None and is_complete(document)
 
 
 def version_at(log: Lake, oldest: int, newest: int, time_ms: int) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tidegate.contracts.batch_metadata import is_complete
 from tidegate.state.delta_log.actions import Action
 from tidegate.state.delta_log.log_entries import (
     DELTA_LOG,
@@ -18,6 +17,7 @@ from tidegate.state.delta_log.log_entries import (
     clock_at,
     document_of,
     entry_key,
+    is_checkpointed,
     oldest_version,
     read_actions,
 )
@@ -76,19 +76,11 @@ def _newest_behind(log: OperatorLog, oldest: int, clock_ms: int, window_ms: int)
 
 
 def _checkpoint_before(log: Lake, oldest: int, version: int) -> int:
-    """Return the version of the newest checkpoint at or before `version`; `oldest` if there is none.
+    """Return the newest version at or before `version` that can be read without earlier ones; `oldest` if none can.
 
-    With `oldest`, nothing is deleted. A checkpoint that another program wrote does not count if the metadata of its
-    version is not complete, because that metadata builds upon earlier entries.
+    With `oldest`, nothing is deleted.
     """
-    # rule: checkpoint-complete
-    found = (at for at in range(version, oldest, -1) if log.etag(checkpoint_key(at)) and _is_complete(log, at))
-    return next(found, oldest)
-
-
-def _is_complete(log: Lake, version: int) -> bool:
-    document = document_of(read_actions(log, version) or ())
-    return document is not None and is_complete(document)
+    return next((at for at in range(version, oldest, -1) if is_checkpointed(log, at)), oldest)
 
 
 def _delete_version(log: OperatorLog, version: int, actions: Sequence[Action]) -> int:

@@ -21,7 +21,7 @@ from tidegate.contracts.log_schema import is_partitioned
 from tidegate.state.delta_log.attempt_files import NAME, delete_files, folders_of
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import (
-    checkpoint_key,
+    oldest_readable,
     oldest_version,
     read_entry,
     version_at,
@@ -136,15 +136,12 @@ def _candidates(log: OperatorLog, folder: str, newest_batch: int, start: str = "
 def _first_readable(log: OperatorLog, oldest: int) -> int:
     """Return the oldest version that can be read.
 
-    After an unfinished clean-up, that is the first version with a checkpoint; those before it cannot be read. Raise
-    StartOver if there is none: a later driver has cleaned up, because the handle's driver was superseded.
+    Raise StartOver if there is none: a later driver has cleaned up, because the handle's driver was superseded.
     """
-    if oldest == 0:
-        return 0
-    for at in range(oldest, log.version + 1):
-        if log.lake.etag(checkpoint_key(at)):
-            return at
-    raise StartOver("another driver has removed the versions that this one knew", value=log.version)
+    first = oldest_readable(log.lake, oldest, log.version)
+    if first is None:
+        raise StartOver("another driver has removed the versions that this one knew", value=log.version)
+    return first
 
 
 def _never_committed(log: OperatorLog, first: int, files: Sequence[_Candidate]) -> list[_Candidate]:
