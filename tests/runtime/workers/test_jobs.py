@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.runtime.miniature import application
+from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.log_schema import FORMAT
 from tidegate.contracts.operator import Layout
@@ -19,6 +21,7 @@ from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.runtime.task.messages import KafkaAttempt, PartitionFailure
 from tidegate.runtime.task.results import results_of
 from tidegate.runtime.task.run import drop_states
+from tidegate.runtime.task.warm_up import freeze_loaded_objects
 from tidegate.runtime.workers.jobs import WorkerJobs
 from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
 from tidegate.runtime.workers.messages import divided
@@ -63,6 +66,8 @@ class Pool:
 
     def at_home(self, _owner: str, _operator: str, partitions: list[int], _limit: TeamSize) -> dict[int, Worker]:
         return {partition: self.workers[partition % 2] for partition in partitions}
+
+    def warm_up(self, _owner: str, _config: OperatorRules) -> None: ...
 
     def to_drop(self, _owner: str) -> list[tuple[Worker, frozenset[int]]]:
         return self.strays
@@ -111,6 +116,14 @@ def test_secrets_and_configuration_travel_once_for_each_worker_and_operator(atte
 def test_an_attempt_is_the_same_after_its_way(attempt: KafkaAttempt) -> None:
     common, own = divided(attempt)
     assert type(attempt)(**common, **own) == attempt
+
+
+def test_what_a_driver_has_loaded_is_no_part_of_its_garbage_collections(attempt: KafkaAttempt) -> None:
+    freeze_loaded_objects.cache_clear()
+    gc.unfreeze()
+    pool: Any = Pool()
+    WorkerJobs(pool).warm_up(attempt.config)
+    assert gc.get_freeze_count() > 10_000
 
 
 def test_the_loss_of_a_worker_fails_its_plans_and_so_the_attempt_without_waiting_for_others(

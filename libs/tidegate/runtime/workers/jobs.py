@@ -21,6 +21,7 @@ from tidegate.runtime.task.messages import (
 from tidegate.runtime.task.results import outcomes_of
 from tidegate.runtime.task.run import drop_states, make_durable, recover_states, run_group, warm_up
 from tidegate.runtime.task.shares import is_one_share
+from tidegate.runtime.task.warm_up import freeze_loaded_objects
 from tidegate.runtime.threads import in_background
 from tidegate.runtime.workers.lanes import Item, Lane, WorkerLost
 from tidegate.runtime.workers.pool import TeamSize, Worker, Workers, put
@@ -87,7 +88,8 @@ class WorkerJobs:
     def warm_up(self, config: OperatorRules) -> None:
         """Import and compile what a batch needs on the workers.
 
-        While Spark is starting, that happens in the background, and in this process as well.
+        While Spark is starting, that happens in the background, and in this process as well. What this process has
+        loaded is excluded from its garbage collections, during which no batch would go on.
         """
         if self._warm is None and self._workers.starts_in_background:
             self._warm = in_background(lambda: self._workers.warm_up(self._owner, config), "warm-up")
@@ -95,6 +97,7 @@ class WorkerJobs:
             warm_up(config)
         else:
             self._workers.warm_up(self._owner, config)
+            freeze_loaded_objects()
 
     def check_lake(self, log: Lake) -> None:
         """Raise EngineError unless driver and executors share the lake of the log."""
