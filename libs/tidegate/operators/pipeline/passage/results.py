@@ -153,7 +153,8 @@ def tagged(rows: pa.Table, step: str, schema: pa.Schema | None = None) -> pa.Tab
     rows = rows.append_column(STEP, pa.repeat(pa.scalar(step), rows.num_rows))
     if schema is None:
         return rows
-    columns = [rows[f.name] if f.name in rows.schema.names else pa.nulls(rows.num_rows, f.type) for f in schema]
+    given = dict(zip(rows.column_names, rows.columns, strict=True))
+    columns = [given[f.name] if f.name in given else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.table(columns, schema)
 
 
@@ -183,6 +184,8 @@ def refused_rows(rows: pa.Table, step: str, source: Array, *, of_input: bool) ->
 
 def taken_rows(rows: pa.Table, untaken: Set[int]) -> pa.Table:
     """Return refused rows where those of records that another branch takes are no records of the input any more."""
+    if not rows.num_rows:
+        return rows
     known = pc.is_in(rows[SOURCE.name], pa.array(sorted(untaken), SOURCE.type))
     taken = pc.and_(pc.is_null(rows[TOPIC.name]), pc.invert(known))
     of_step = pc.binary_join_element_wise(STEP_TOPIC, rows[STEP.name], "")

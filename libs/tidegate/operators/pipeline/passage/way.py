@@ -36,6 +36,7 @@ from tidegate.operators.pipeline.passage.times import Times, moved_times
 from tidegate.operators.pipeline.steps import INPUT, Step
 
 _NO_ROWS, _NO_SOURCES = Records.from_rows([]), np.empty(0, np.int64)
+_NONE_REFUSED = REFUSED.empty_table()
 
 
 class Way(NamedTuple):
@@ -164,7 +165,7 @@ class Batch:
         self.emissions[step.name] = sourced(tagged(emissions, step.shown), source)
 
     def _refused_rows(self, name: str) -> pa.Table:
-        return pa.concat_tables([REFUSED.empty_table(), *self._kept(name)])
+        return pa.concat_tables(self._kept(name) or [_NONE_REFUSED])
 
     def _counts(self, untaken: Set[int], rejected: pa.Table, emitted: int) -> Counts:
         """Return what became of the input's records: applied if a step takes it that reads the input."""
@@ -202,7 +203,8 @@ class Batch:
             self._keep("changes", tagged(result.changes, step.name, self.schema))
             self.undone.append(tagged(result.undo, step.name))
             for name, rows in (("late", result.late), ("rejected", result.rejected)):
-                self._keep(name, self._refused(rows, step, _sources(rows["offset"].to_numpy(), flow)))
+                if rows.num_rows:
+                    self._keep(name, self._refused(rows, step, _sources(rows["offset"].to_numpy(), flow)))
             for name, number in result.measures.items():
                 self._measure(f"{step.name}.{name}", number)
         self.measures[f"{step.name}.held_now"] = last.counts.held
@@ -249,6 +251,8 @@ class Batch:
 
 def _of_input(rows: pa.Table) -> list[int]:
     """Return the offsets of the rows that still are records of the input."""
+    if not rows.num_rows:
+        return []
     found: list[int] = rows.filter(pc.is_null(rows["topic"]))["offset"].to_pylist()
     return found
 
