@@ -47,7 +47,7 @@ class RecentEntries:
         now = self._clock.monotonic()
         if not self._entries or now - self._looked_at < LOOK_EVERY_S:
             return None
-        listed = {found.key: found.etag.strip('"') for found in self._lake.list_after(DELTA_LOG, self._before_first())}
+        listed = {found.key: found.etag for found in self._lake.list_after(DELTA_LOG, self._before_first())}
         for version, own in self._entries.items():
             if listed.get(entry_key(version)) != own.digest and self._is_another(version, own):
                 return version

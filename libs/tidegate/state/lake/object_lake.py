@@ -233,6 +233,7 @@ def _threads() -> ThreadPoolExecutor:
 
 
 def _etag(found: str | None) -> str:
+    """Return an answer's ETag without its quotes, which a listing of Azure's lacks."""
     if found is None:
         raise Unavailable("the object store gives no ETags", remedy="use a store that gives them")
-    return found
+    return found.strip('"')
