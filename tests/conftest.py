@@ -86,8 +86,10 @@ def new_lake(request: pytest.FixtureRequest) -> NewLake:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """One Spark session for all tests of a process, which reads folders and S3."""
+    if request.config.getoption("--lake") == "azure":
+        request.getfixturevalue("azure")  # the processes that Spark starts take over the environment
     with open_session("tests", "local[2]", lake=Place.of("s3://any")) as session:
         yield session
 
