@@ -56,7 +56,7 @@ checked: setup ## the laws, the recorded scenarios and simulated services with e
 fuzz: setup ## the suite's properties on random bytes, for 10 minutes (SECONDS=N); a case that fails is a file in build/fuzzing
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),600)
 
-long: setup ## the tests that take minutes each: many simulated services, the tutorial, the demo of a wheel, some kills
+long: setup ## the tests that take minutes each: many simulated services, a million damaged values a codec, the tutorial, the demo of a wheel
 	@$(BIN)/python -m pytest -m long -n 2 --dist loadfile
 
 kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)

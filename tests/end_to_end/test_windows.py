@@ -143,6 +143,7 @@ def test_merged_sessions_retract_their_emitted_results(windowed, broker):
     ]
 
 
+@pytest.mark.spark_reads
 def test_a_value_that_is_not_a_number_is_a_row_with_the_reason(windowed, broker):
     here = windowed(aggregate={"sum": {"field": "amount"}, "count": True}, emit="updates")
     here.feed([(0, b"a", value, 1_000) for value in (b'{"amount":2}', b'{"amount":"two"}', b"no", b'{"amount":5}')])
