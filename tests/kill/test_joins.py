@@ -16,7 +16,7 @@ JOIN_POINTS = [
     "after_claim",
     "after_lease",
     "after_dirty_header:2",
-    "after_half_of_output:2",
+    "after_half_of_output",
     "after_complete_header:2",
     "before_commit:2",
     "between_ends:2",
@@ -24,6 +24,7 @@ JOIN_POINTS = [
     "in_settling_before_end",
     "in_settling_after_end",
 ]
+"""A join that waited for its table may release all that it holds in one batch: no second one then has output."""
 RANDOM_MOMENTS, TOGETHER = 5, 4
 
 

@@ -34,8 +34,10 @@ KILL_POINTS = [
 ]
 """An order in which what a point needs is left by the one before: settling needs output that is not published. Of
 `between_ends:2` none may be left: first batches may be of one partition, while others are on their way back."""
-STOP_POINTS = ["before_commit", "after_commit", "in_settling_before_end", "between_ends", "in_settling_after_end"]
-STOP_POINTS += ["after_claim", "between_initialisations", "before_compaction_commit", "after_compaction_commit"]
+STOP_POINTS = ["before_commit", "after_commit", "in_settling_before_end", "between_ends"]
+STOP_POINTS += ["after_commit", "in_settling_after_end", "after_claim", "between_initialisations"]
+STOP_POINTS += ["before_compaction_commit", "after_compaction_commit"]
+"""`between_ends` may leave nothing to settle: a batch of few records has one transaction."""
 TASK_POINTS = ["after_dirty_header", "after_half_of_output", "after_complete_header"]
 CHANGED = {"until": {"time_limit": "3s"}, "idle_after": "1s"}
 
@@ -134,7 +136,7 @@ def test_no_record_is_lost_or_repeated_if_killed_while_spark_starts(world):
 def test_a_task_that_outlives_its_attempt_by_two_seconds_changes_nothing(world):
     world.fill(20_000, parts=6)
     file, calm = world.file("disturbed"), world.file("calm")
-    turns = [world.outlives(file, at, rounds=2) for at in TASK_POINTS]
+    turns = [world.outlives(file, at) for at in TASK_POINTS for _round in range(2)]
     world.take([*turns, world.catches_up(file), world.catches_up(calm)])
     assert world.compare() > 1_000
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.kill.harness import SUPPRESSION, Feed, Record, commits, committed, configure, newest, records, split
 from tests.kill.service import FENCED, Service, Start, in_turn
+from tidegate.runtime.task.shares import FEW_RECORDS
 from tidegate.state.lake.place import Place
 
 BY_ITSELF = {
@@ -191,20 +192,22 @@ class World:
         )
         service.drain()
 
-    def outlives(self, file: Path, at: str, rounds: int) -> Turn:
-        """Tasks outlive their attempts, which fail because other workers were killed; the service goes on."""
-        armed = self._armed()
-        act = partial(self._outlives, armed=armed, rounds=rounds)
-        return self._turn(f"outlives {at}", file, act, kill_at=f"outlive:{at}@{armed}")
+    def outlives(self, file: Path, at: str) -> Turn:
+        """A task outlives its attempt, which fails because the other worker was killed; the service goes on.
 
-    def _outlives(self, service: Service, *, armed: Path, rounds: int) -> None:
+        The part is there before the service: a batch of few records would be the work of one worker.
+        """
+        armed = self._armed()
+        return self._turn(f"outlives {at}", file, partial(self._outlives, armed=armed), kill_at=f"outlive:{at}@{armed}")
+
+    def _outlives(self, service: Service, *, armed: Path) -> None:
+        assert len(self.parts[0]) > FEW_RECORDS
+        self.feed_part(0.0)
+        self.feed.finish()
+        armed.touch()
         service.go().wait_ready()
-        for _round in range(rounds):
-            armed.touch()
-            self.feed_part(seconds=5)
-            service.wait_until(lambda: not armed.exists(), "no task came to the place")
-            self.feed.finish()
-            self.reach_the_end(service)
+        service.wait_until(lambda: not armed.exists(), "no task came to the place")
+        self.reach_the_end(service)
         assert "trying again" in service.lines, f"no attempt has failed:\n{service.lines}"
         service.drain()
 

@@ -44,9 +44,15 @@ class Verifier:
         assert "Terminated" in printed and "error" not in printed, printed
 
     def verify(self) -> str:
-        """Return what the program prints about the topics `data`, `echo`, `min`, `sum`, `repartition`, `max`, `cnt`."""
+        """Return what the program prints about the topics `data`, `echo`, `min`, `sum`, `repartition`, `max`, `cnt`.
+
+        It has the records of all of them in memory.
+        """
         command = self._command("verify-complex")
-        return subprocess.run(command, check=False, capture_output=True, text=True, timeout=900).stdout
+        done = subprocess.run(
+            command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900
+        )
+        return done.stdout
 
     def take_offsets_of(self, readers: Mapping[str, str]) -> None:
         """Commit for the program's group what another group has committed for each topic."""
@@ -71,4 +77,4 @@ class Verifier:
 
     def _command(self, what: str) -> list[str]:
         jars = os.pathsep.join(str(jar) for jar in sorted(self._folder.rglob("*.jar")))
-        return [java_command(), "-Xmx512m", "-cp", jars, _PROGRAM, str(self._settings), what]
+        return [java_command(), "-Xmx2g", "-cp", jars, _PROGRAM, str(self._settings), what]
