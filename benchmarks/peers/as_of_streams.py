@@ -2,7 +2,8 @@
 
 1,000,000 rows of the stream and 100,000 of the table, 10,000 keys, rows up to 5 s out of order, 5 s grace, in
 5 commits of two Delta tables; a batch takes one commit of each. The peer is `transform_with_state.py`. Both write their
-results to Delta, and are timed from their start until all rows are processed. The results of both must be the same.
+results to Delta, in one Spark session whose Python workers stay warm, and are timed from their start until all rows are
+processed. The results of both must be the same.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def measure(say: Any, rows: int = ROWS) -> dict[str, float]:
     `rows`: of the stream. Raise AssertionError if the results of the last runs differ.
     """
     versions = rows // ROWS_PER_VERSION
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, session(transform_with_state.SETTINGS) as spark:
         folder, numbers = Path(name), count()
         say(f"writing {rows:,} rows of the stream and {versions:,} of the table")
         write(folder / "stream", rows, rows // RECORDS_PER_MS, seed=1)
@@ -51,8 +52,8 @@ def measure(say: Any, rows: int = ROWS) -> dict[str, float]:
             return folder / f"output_{next(numbers)}"
 
         sides = {
-            "Tidegate": Side(partial(join_s, folder), results),
-            "transformWithState": Side(partial(peer_s, folder), peer_results),
+            "Tidegate": Side(partial(join_s, spark, folder), results),
+            "transformWithState": Side(partial(peer_s, spark, folder), peer_results),
         }
         for side in sides.values():
             side.run(new())  # warm-up: compiles kernels, and the code of Spark
@@ -84,26 +85,24 @@ def _source(spark: SparkSession, folder: Path) -> DataFrame:
     return spark.readStream.format("delta").option("maxFilesPerTrigger", 1).load(str(folder))
 
 
-def join_s(folder: Path, output: Path) -> float:
+def join_s(spark: SparkSession, folder: Path, output: Path) -> float:
     """Return the seconds of Tidegate's join."""
-    with session() as spark:
-        table = tidegate.spark.table(_source(spark, folder / "table"), **COLUMNS, history=f"{2 * LATENESS_MS}ms")
-        stream = tidegate.spark.stream(_source(spark, folder / "stream"), **COLUMNS)
-        chain = stream.join(table, how="left", grace=f"{LATENESS_MS}ms")
-        began = time.monotonic()
-        chain.start(NAME, lake=output, state=output / "state", trigger={"availableNow": True}).query.awaitTermination()
-        return time.monotonic() - began
+    table = tidegate.spark.table(_source(spark, folder / "table"), **COLUMNS, history=f"{2 * LATENESS_MS}ms")
+    stream = tidegate.spark.stream(_source(spark, folder / "stream"), **COLUMNS)
+    chain = stream.join(table, how="left", grace=f"{LATENESS_MS}ms")
+    began = time.monotonic()
+    chain.start(NAME, lake=output, state=output / "state", trigger={"availableNow": True}).query.awaitTermination()
+    return time.monotonic() - began
 
 
-def peer_s(folder: Path, output: Path) -> float:
+def peer_s(spark: SparkSession, folder: Path, output: Path) -> float:
     """Return the seconds of the peer."""
-    with session(transform_with_state.SETTINGS) as spark:
-        stream, table = (_source(spark, folder / name) for name in ("stream", "table"))
-        joined = transform_with_state.as_of_join(stream, table, LATENESS_MS)
-        began = time.monotonic()
-        writer = joined.writeStream.format("delta").option("checkpointLocation", f"{output}_checkpoint")
-        writer.trigger(availableNow=True).start(str(output)).awaitTermination()
-        return time.monotonic() - began
+    stream, table = (_source(spark, folder / name) for name in ("stream", "table"))
+    joined = transform_with_state.as_of_join(stream, table, LATENESS_MS)
+    began = time.monotonic()
+    writer = joined.writeStream.format("delta").option("checkpointLocation", f"{output}_checkpoint")
+    writer.trigger(availableNow=True).start(str(output)).awaitTermination()
+    return time.monotonic() - began
 
 
 def results(output: Path) -> Counter[Any]:
