@@ -65,6 +65,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     "cores": {"busy_cores": Bound(least=1.6)},
     "join": {"ratio": Bound(least=5.0)},
     "stream_join": {"ratio": Bound(least=5.0)},
+    "as_of_streams": {"ratio": Bound(least=5.0)},
     "windows": {"ratio": Bound(least=5.0)},
     "pipelines": {
         "kafka_streams_ratio": Bound(least=5.0),

@@ -94,9 +94,9 @@ def service_s(bootstrap: str, folder: Path, operator: dict[str, Any], **options:
 
 
 @contextmanager
-def session() -> Iterator[Any]:
+def session(settings: Mapping[str, str] | None = None) -> Iterator[Any]:
     """Yield a Spark session that ends before the peer runs, so that the peer has all memory and cores."""
-    spark = start_session("bench", "local[2]")
+    spark = start_session("bench", "local[2]", settings)
     try:
         yield spark
     finally:

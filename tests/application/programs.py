@@ -27,7 +27,7 @@ def write(app: tg.Application, name: str, config: OperatorConfig) -> None:
     options = settings_of(config)
     kind = options.pop("kind")
     if kind == "table_history":
-        app.table(options.pop("input"), name=name, history=options.pop("history_retention", None), **_source(options))
+        app.table(_input(options), name=name, history=options.pop("history_retention", None), **_source(options))
         assert options == {}
         return
     output, windows = options.pop("output", None), options.pop("output_windows", None)
@@ -52,8 +52,12 @@ def _end(results: Any, output: str | None, windows: str | None = None) -> None:
 def _stream(app: tg.Application, name: str, options: dict[str, Any]) -> Any:
     windows = options.get("windows")
     begin = app.windowed_stream if windows in WINDOWED or isinstance(windows, dict) else app.stream
+    return begin(_input(options), name=name, **_source(options))
+
+
+def _input(options: dict[str, Any]) -> str | list[str]:
     topic, further = options.pop("input"), options.pop("further_inputs", [])
-    return begin([topic, *further] if further else topic, name=name, **_source(options))
+    return [topic, *further] if further else topic
 
 
 def _write_steps(stream: Any, steps: list[dict[str, Any]], output: str | None, windows: str | None) -> None:

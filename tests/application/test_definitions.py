@@ -315,8 +315,10 @@ def test_topics_that_cannot_be_merged_are_a_problem_of_the_line_that_names_them(
     assert problem.cause == cause and ".stream() of updates" in problem.where
 
 
-def test_a_table_reads_one_topic() -> None:
+def test_a_table_of_several_topics_has_a_name_of_its_own() -> None:
     app = application()
-    app.table(["facts", "more"], name="facts", history="1d")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="a value of type list is not allowed here"):
+    app.table(["prices-eu", "prices-us"], name="prices", history="1d")
+    assert app.configuration().operators["prices"].inputs == ("prices-eu", "prices-us")
+    app.table(["facts", "more"], history="1d")
+    with pytest.raises(ConfigurationError, match="a table of several topics has the name of none of them"):
         app.check()

@@ -55,8 +55,9 @@ def _everywhere(config: OperatorConfig) -> dict[str, st.SearchStrategy[Any]]:
         "dead_letters": st.just("letters"),
         "rewind_window": st.sampled_from(["0ms", "1d"]),
     }
+    if config.streams == 1:
+        options["further_inputs"] = st.just(["returns", "orders"])
     if config.as_table() is None:
-        options |= {"further_inputs": st.just(["returns", "orders"])} if config.merges else {}
         options |= {"output": st.just("results"), "idle_after": st.just("5s"), "max_ahead": st.just("1h")}
     return options
 

@@ -35,7 +35,7 @@ class JoinedWorld:
 
     def __init__(self, spark, broker, topic, folder, lake, **join):
         self.spark, self.bootstrap = spark, broker.bootstrap
-        self.topics = {name: topic(partitions=PARTITIONS) for name in ("stream", "table", "output")}
+        self.topics = {name: topic(partitions=PARTITIONS) for name in ("stream", "table", "more", "output")}
         self.joining = {"table": TABLE, "join": "left", **join}
         self.keeping = {"history_retention": "1h"}
         self.folder, self.lake = folder, lake
@@ -208,11 +208,13 @@ def test_a_join_without_grace_continues_while_the_table_s_service_is_down_and_st
     assert operator_status(here.application, TABLE)["tables"] == []
 
 
-def test_a_join_with_a_grace_waits_until_the_table_has_caught_up_and_status_says_so(joined):
+@pytest.mark.parametrize("unread", ["table", "more"])
+def test_a_join_with_a_grace_waits_until_the_table_has_read_each_topic_and_status_says_so(joined, unread):
     here = joined(grace="1s")
+    here.keeping["input"] = [here.topics["table"], here.topics["more"]]
     here.put((0, b'"A"', 1_000))
     here.send((0, b"1", 2_000))
-    here.write("table", (0, b'"B"', 1_500))  # nobody reads it yet
+    here.write(unread, (0, b'"B"', 1_500))  # nobody reads it yet
     here.write("stream", *[(key, b'"far"', FAR_MS) for key in range(PARTITIONS)])
     join = here.driver(JOIN)
     thread = Thread(target=join.run, args=(Event(),), kwargs={"until_caught_up": True})
@@ -225,6 +227,19 @@ def test_a_join_with_a_grace_waits_until_the_table_has_caught_up_and_status_says
     assert not thread.is_alive()
     assert here.seen() == [("k0", 1, "B", "matched")]
     here.check_replay()
+
+
+def test_versions_and_tombstones_of_several_topics_are_one_history(joined):
+    """table of k0: A from 1 000, a tombstone from 3 000; in another topic B from 2 000, C from 4 000"""
+    here = joined(grace="5s")
+    here.keeping["input"] = [here.topics["table"], here.topics["more"]]
+    here.write("more", (0, b'"B"', 2_000), (0, b'"C"', 4_000))
+    here.put((0, b'"A"', 1_000), (0, None, 3_000))
+    here.send(*((0, b"%d" % number, 500 + 1_000 * number) for number in range(5)))
+    here.far_ahead()
+    assert [table for _, _, table, _ in here.seen()] == [None, "A", "B", None, "C"]
+    here.check_replay()
+    assert all(batch.agrees for batch in Replay(application=here.application, name=TABLE).batches())
 
 
 def test_wait_for_table_limits_the_wait_by_the_clock(joined):

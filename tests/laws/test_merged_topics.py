@@ -18,7 +18,7 @@ from tidegate.operators.testing.laws import Partition, Table, Trace
 
 pytestmark = pytest.mark.fast
 
-MERGING = {name: case for name, case in cases().items() if kind_of(case.holding.kind).rules.merges}
+MERGING = {name: case for name, case in cases().items() if kind_of(case.holding.kind).rules.streams == 1}
 """The cases of the kinds that may merge topics."""
 
 

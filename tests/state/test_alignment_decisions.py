@@ -56,24 +56,33 @@ def test_a_gate_opens_for_records_that_were_due_before_the_end_that_the_table_ha
     """due up to 10 when the table's topic ended at 3; up to 20 when it ended at 5; up to 30 at 9"""
     gate = Gate()
     for due, end in ((10, 3), (20, 5), (30, 9)):
-        gate.add_due(due, end)
-    assert [gate.released_up_to(offset) for offset in (0, 2, 3, 4, 5, 8, 9)] == [NEVER, NEVER, 10, 10, 20, 20, 30]
+        gate.add_due(due, (end,))
+    assert [gate.released_up_to((offset,)) for offset in (0, 2, 3, 4, 5, 8, 9)] == [NEVER, NEVER, 10, 10, 20, 20, 30]
 
 
 def test_of_equal_timestamps_the_first_entry_counts() -> None:
     gate = Gate()
-    gate.add_due(10, 3)
-    gate.add_due(10, 7)
-    assert gate.released_up_to(3) == 10
-    gate.add_due(10, 9)
-    assert gate.released_up_to(3) == 10
+    gate.add_due(10, (3,))
+    gate.add_due(10, (7,))
+    assert gate.released_up_to((3,)) == 10
+    gate.add_due(10, (9,))
+    assert gate.released_up_to((3,)) == 10
+
+
+def test_a_gate_opens_when_each_topic_of_the_table_was_read_up_to_its_end() -> None:
+    """due up to 10 when the table's topics ended at 3 and 4; up to 20 when they ended at 5 and 4"""
+    gate = Gate()
+    gate.add_due(10, (3, 4))
+    gate.add_due(20, (5, 4))
+    read = ((9, 3), (2, 9), (3, 4), (4, 9), (5, 9))
+    assert [gate.released_up_to(offsets) for offsets in read] == [NEVER, NEVER, 10, 10, 20]
 
 
 def test_a_gate_that_stays_closed_for_long_merges_entries_and_opens_no_earlier() -> None:
     gate = Gate()
     for number in range(5 * LONGEST_QUEUE):
-        gate.add_due(number, number)
+        gate.add_due(number, (number,))
     assert len(gate._due) <= LONGEST_QUEUE
     for number in range(5 * LONGEST_QUEUE):
-        assert gate.released_up_to(number) <= number
+        assert gate.released_up_to((number,)) <= number
     assert gate.passed == 5 * LONGEST_QUEUE - 1

@@ -215,7 +215,7 @@ class Application:
 
     def table(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         *,
         name: str | None = None,
         history: Duration | None = None,
@@ -231,13 +231,14 @@ class Application:
     ) -> Table:
         """Register a table of a topic: every version of every key for the `history`, such as `30d` (KIP-889).
 
-        `name`: default, the topic's name. `versions="latest"`: keep the latest values alone, instead of a history.
-        `hold_for_readers`: bytes per partition of older versions that are kept for readers still to look them up. The
-        other options are those of `stream` and `windowed_stream`.
+        `topic`: a list of topics is merged as by `stream`. `name`: default, the name of its one topic.
+        `versions="latest"`: keep the latest values alone, instead of a history. `hold_for_readers`: bytes per partition
+        of older versions that are kept for readers still to look them up. The other options are those of `stream` and
+        `windowed_stream`.
         """
         options = {
             "kind": "table_history",
-            "input": _topic(topic),
+            **_topics(topic),
             **_read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window),
             "history_retention": history,
             "versions": versions,
@@ -413,9 +414,12 @@ def _modules(allowed: str | Iterable[str]) -> list[str]:
 
 def _like_topic(topic: object) -> Any:
     """Return the topic's name as the name of its table, if it can be one; topics may have more characters."""
-    if not isinstance(topic, str) or is_name(topic):
+    if isinstance(topic, list | tuple):
+        cause = "a table of several topics has the name of none of them"
+    elif isinstance(topic, str) and not is_name(topic):
+        cause = "the topic's name is not a valid name of a table"
+    else:
         return topic
-    cause = "the topic's name is not a valid name of a table"
     return Unusable(Fault(topic, cause, f"add name=..., with {NAME_FORM}"))
 
 

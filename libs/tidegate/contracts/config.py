@@ -298,8 +298,6 @@ class OperatorRules(Config):
     """Options of this kind that may change while the operator holds records, unless `incompatibilities` objects."""
     streams: ClassVar[int] = 1
     """The number of streams that an operator of this kind reads, tables aside."""
-    merges: ClassVar[bool] = True
-    """Whether the stream that an operator of this kind reads may be that of several topics, merged."""
 
     kind: str
     """Kind of operator."""
@@ -660,9 +658,9 @@ class OperatorConfig(OperatorRules):
     @field_validator("further_inputs")
     @classmethod
     def _inputs_can_be_merged(cls, topics: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if topics and not cls.merges:
+        if topics and cls.streams > 1:
             remedy = "merge the topics into another one with a pipeline, and read that"
-            raise InvalidValue("this kind of operator cannot merge topics", remedy)
+            raise InvalidValue("an operator of two streams cannot merge topics", remedy)
         if topics and (problem := topics_problem(_inputs({**info.data, "further_inputs": topics}))) is not None:
             raise problem
         return topics

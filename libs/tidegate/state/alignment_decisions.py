@@ -21,6 +21,9 @@ RENEW_EVERY_MS = 10_000
 RENEW_AT_MOST_EVERY_MS = 1_000
 """Shortest interval between two writes of a lease whose needs change, ms."""
 
+Offsets = tuple[int, ...]
+"""An offset in one partition of each topic that a table reads, in the order of the topics."""
+
 LONGEST_QUEUE = 1_023
 """Most entries in the queue of a gate.
 
@@ -99,24 +102,30 @@ def needed(leases: Mapping[str, Lease], epochs: Mapping[str, tuple[int, int]], p
 class Gate:
     """The event time up to which the table allows held records of one partition to be released.
 
-    The queue has pairs of an event time up to which records are due, and the end offset of the table's topic, read
-    after they had become due. Once the table has read up to that end, it has every record that was written while those
-    due records could still wait.
+    The queue has pairs of an event time up to which records are due, and the end offsets of the table's topics, read
+    after they had become due. Once the table has read each topic up to its end, it has every record that was written
+    while those due records could still wait.
     """
 
     passed: int = NEVER
-    _due: deque[tuple[int, int]] = field(default_factory=deque)
+    _due: deque[tuple[int, Offsets]] = field(default_factory=deque)
 
-    def add_due(self, due: int, end: int) -> None:
-        """Add that records up to event time `due` are due, and that the table's topic ended at `end` after that."""
+    def add_due(self, due: int, ends: Offsets) -> None:
+        """Add that records up to event time `due` are due, and that the table's topics had these ends after that."""
         if due > (self._due[-1][0] if self._due else self.passed):
-            self._due.append((due, end))
+            self._due.append((due, ends))
         if len(self._due) > LONGEST_QUEUE:  # records of a dropped entry are released with the next one
             self._due = deque(list(self._due)[1::2])
 
-    def released_up_to(self, offset: int) -> int:
-        """Return the event time up to which records may be released, given that the table has read up to `offset`."""
+    def released_up_to(self, read: Offsets) -> int:
+        """Return the event time up to which records may be released, given that the table has read up to there."""
         # rule: gate-of-due
-        while self._due and self._due[0][1] <= offset:
+        while self._due and has_read(read, self._due[0][1]):
             self.passed = self._due.popleft()[0]
         return self.passed
+
+
+def has_read(read: Offsets, ends: Offsets) -> bool:
+    """Return whether each topic was read up to its end."""
+    # rule: gate-of-each-topic
+    return all(offset >= end for offset, end in zip(read, ends, strict=False))

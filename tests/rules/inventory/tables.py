@@ -140,7 +140,23 @@ RULES = (
             "a_gate_opens_for_records_that_were_due_before_the_end_that_the_table_has_read",
             "a_gate_that_stays_closed_for_long_merges_entries_and_opens_no_earlier",
         ),
-        removals=(replaced("self._due[0][1] <= offset", "True"),),
+        removals=(replaced("has_read(read, self._due[0][1])", "True"),),
+    ),
+    Rule(
+        slug="gate-of-each-topic",
+        name="the gate of a table of several topics opens when the table has read each of them up to its end",
+        chapter=Chapter.TABLES,
+        tests=(
+            *tests(
+                "state/test_alignment_decisions",
+                "a_gate_opens_when_each_topic_of_the_table_was_read_up_to_its_end",
+            ),
+            *tests(
+                "runtime/batch_loop/test_table_stream_alignment",
+                "a_table_of_two_topics_has_caught_up_when_it_has_read_both",
+            ),
+        ),
+        removals=(replaced("all(offset >= end for offset, end in zip(read, ends, strict=False))", "read >= ends"),),
     ),
     Rule(
         slug="lease-before-pin",

@@ -216,11 +216,11 @@ def test_an_older_reader_does_not_set_a_replica_back(table: Table, tmp_path: Pat
 
 def test_waiting_records_continue_when_the_table_has_caught_up_or_the_wait_is_over(table: Table) -> None:
     """T 100, grace 10: the table's topic ended at 1 when a record of 90 was due, and the table has read none of it."""
-    reader = pinned(table, topic="in", gates=Gates(read=TableRead("table", 10, 500)))
+    reader = pinned(table, topics=("in",), gates=Gates(read=TableRead("table", 10, 500)))
     held = described(READER, active_clock={0: 1_000}, stream_time={0: 100}, totals={0: Counts(held=1)})
     assert reader.gates is not None
     assert reader.partitions_to_resume(held, 1_000) == {0}, "not known yet"
-    reader.gates.note_ends(held, {0: 1})
+    reader.gates.note_ends(held, [{0: 1}])
     assert reader.plan(PLAN).open_until == NEVER
     use(reader, 1_000, waiting=1)
     assert reader.partitions_to_resume(held, 1_499) == set()
@@ -243,7 +243,7 @@ def test_records_go_on_when_the_table_has_caught_up_for_which_they_wait(table: T
     readers = [pinned(table, gates=gates[0]), pinned(prices, name="prices", gates=gates[1])]
     tables, held = PinnedTables(readers), described(READER, stream_time={0: 100}, totals={0: Counts(held=1)})
     for each, end in zip(gates, (0, 1), strict=True):
-        each.note_ends(held, {0: end})
+        each.note_ends(held, [{0: end}])
     [plan] = tables.pinned([PLAN])
     assert [plan.tables[name].open_until for name in ("tally", "prices")] == [ALWAYS, NEVER]
     tables.note_used([plan], [replace(RESULT, measures={"with_prices.waiting_records_now": 1})], 0)

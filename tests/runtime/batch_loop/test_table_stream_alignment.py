@@ -47,19 +47,25 @@ def test_what_waits_in_a_step_of_a_pipeline_waits_for_the_table_of_that_step() -
 
 def test_a_quiet_table_that_has_caught_up_delays_no_join() -> None:
     gates = Gates(read=TableRead("table", 10, None))
-    gates.note_ends(AT_100, {0: 7})
-    assert gates.open_until(PLAN, 7) == ALWAYS
+    gates.note_ends(AT_100, [{0: 7}])
+    assert gates.open_until(PLAN, (7,)) == ALWAYS
+
+
+def test_a_table_of_two_topics_has_caught_up_when_it_has_read_both() -> None:
+    gates = Gates(read=TableRead("table", 10, None))
+    gates.note_ends(AT_100, [{0: 7}, {0: 3}])
+    assert [gates.open_until(PLAN, read) for read in ((9, 2), (6, 9), (7, 3))] == [NEVER, NEVER, ALWAYS]
 
 
 def test_records_due_by_an_idle_advance_wait_for_a_later_end_of_the_table_s_topic() -> None:
     #  T 100, grace 10: 90 is due before the table's topic ended at 7; an advance to 200 makes 190 due afterwards
     gates, idle = Gates(read=TableRead("table", 10, None)), replace(PLAN, action="idle")
-    gates.note_ends(AT_100, {0: 7})
-    assert gates.open_until(idle, 7) == 90
+    gates.note_ends(AT_100, [{0: 7}])
+    assert gates.open_until(idle, (7,)) == 90
     gates.note_used(replace(RESULT, action="idle", stream_time=200), 90, 0)
-    assert gates.passed(0, 7) == 90
-    gates.note_ends(described(AT_100, stream_time={0: 200}), {0: 7})
-    assert gates.passed(0, 7) == 190
+    assert gates.passed(0, (7,)) == 90
+    gates.note_ends(described(AT_100, stream_time={0: 200}), [{0: 7}])
+    assert gates.passed(0, (7,)) == 190
 
 
 OF_STEP = TableRead("table", 10, 500, "joined", has_own_time=True)
@@ -69,17 +75,17 @@ STEP_AT_60 = replace(RESULT, reader_time={"table": 60}, measures={"joined.waitin
 def test_the_gate_of_a_step_behind_others_follows_the_time_of_that_step() -> None:
     #  T of the pipeline 100, of its join 60, grace 10: no more than 50 was due when the table's topic ended at 7
     gates, known = Gates(read=OF_STEP), described(AT_100, reader_time={0: {"table": 60}})
-    gates.note_ends(known, {0: 7})
-    assert gates.passed(0, 7) == 50
+    gates.note_ends(known, [{0: 7}])
+    assert gates.passed(0, (7,)) == 50
     gates.note_used(replace(STEP_AT_60, reader_time={"table": 80}), 50, 0)
-    assert gates.passed(0, 7) == 70
-    assert Gates(read=OF_STEP).passed(0, 7) == NEVER
+    assert gates.passed(0, (7,)) == 70
+    assert Gates(read=OF_STEP).passed(0, (7,)) == NEVER
 
 
 def test_a_step_that_no_record_has_reached_opens_no_gate() -> None:
     gates = Gates(read=OF_STEP)
-    gates.note_ends(AT_100, {0: 7})
-    assert gates.passed(0, 7) == NO_STREAM_TIME - 10
+    gates.note_ends(AT_100, [{0: 7}])
+    assert gates.passed(0, (7,)) == NO_STREAM_TIME - 10
 
 
 def test_the_wait_of_what_a_step_passed_on_without_input_begins_when_it_arrived() -> None:
@@ -88,8 +94,8 @@ def test_the_wait_of_what_a_step_passed_on_without_input_begins_when_it_arrived(
     gates.note_used(replace(STEP_AT_60, ledger={"joined": Counts()}), NEVER, 1_000)
     gates.note_used(replace(STEP_AT_60, ledger={"joined": Counts(records_in=1, applied=1)}), NEVER, 2_000)
     gates.note_used(replace(STEP_AT_60, ledger={"joined": Counts()}), NEVER, 2_100)
-    assert not gates.should_retry(known, 0, 0, 2_499)
-    assert gates.should_retry(known, 0, 0, 2_500)
+    assert not gates.should_retry(known, 0, (0,), 2_499)
+    assert gates.should_retry(known, 0, (0,), 2_500)
 
 
 def test_records_may_wait_until_a_batch_has_shown_that_none_does() -> None:

@@ -30,7 +30,6 @@ class StreamStreamJoinRules(KeyRules):
     """The rules of a join of records of two streams that have the same key and are close in time."""
 
     streams: ClassVar[int] = 2
-    merges: ClassVar[bool] = False
 
     kind: Literal["stream_stream_join"] = "stream_stream_join"
     """Kind of operator."""

@@ -22,6 +22,7 @@ from tidegate.runtime.configuration.application import Application, config_of
 from tidegate.runtime.kafka import offsets
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.task.messages import PartitionPlan, PartitionResult, TablePlan
+from tidegate.state.alignment_decisions import Offsets
 from tidegate.state.delta_log.actions import data_file
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.log_entries import (
@@ -76,7 +77,7 @@ def _source(application: Application, reader: str, read: TableRead, log: Lake) -
         name=read.table,
         config=config,
         log=log,
-        topic=config.input,
+        topics=config.inputs,
         lease=Renewal(reader=reader, log=log, read=read) if is_history else None,
         gates=Gates(read=read) if read.grace else None,
     )
@@ -86,15 +87,15 @@ def _source(application: Application, reader: str, read: TableRead, log: Lake) -
 class TableSource:
     """The place of one reader's table, and the rules by which the reader waits for it.
 
-    `config`: the table's configuration in the reader's file. `topic`: the input topic of the table. `lease`: set if the
-    table keeps a history. `gates`: set if the reader holds records for a grace.
+    `config`: the table's configuration in the reader's file. `topics`: the input topics of the table. `lease`: set
+    if the table keeps a history. `gates`: set if the reader holds records for a grace.
     """
 
     reader: str
     name: str
     config: OperatorConfig
     log: Lake
-    topic: str = ""
+    topics: tuple[str, ...] = ()
     lease: Renewal | None = None
     gates: Gates | None = None
 
@@ -232,9 +233,10 @@ class PinnedTable:
         held = (partition for partition, known in newest.partitions.items() if known.totals.held)
         return {p for p in held if self.gates.should_retry(newest, p, self._read(p), now_ms)}
 
-    def _read(self, partition: int) -> int:
-        """Return the offset up to which the table has read its topic at the pin."""
-        return self.meta.partitions[partition].next_offset
+    def _read(self, partition: int) -> Offsets:
+        """Return the offsets up to which the table has read its topics at the pin."""
+        known = self.meta.partitions[partition]
+        return (known.next_offset, *(known.further[topic].next_offset for topic in self.source.topics[1:]))
 
     def _tail(self, partition: int) -> list[Added]:
         """Return the commits since somewhat before the replica's; all remembered ones if no batch has shown it yet."""
@@ -304,13 +306,13 @@ class PinnedTables:
         return {name: Pin(table.version, table.meta.table_id) for name, table in self._tables.items()}
 
     def pin_after_ends(self, newest: BatchMeta, kafka: Callable[[], KafkaClient]) -> None:
-        """Pin the newest version of each table. Of a table with gates, first read the ends of its topic.
+        """Pin the newest version of each table. Of a table with gates, first read the ends of its topics.
 
         Those of the stream must have been read before that.
         """
         for table in self._tables.values():
             if table.gates is not None:
-                table.gates.note_ends(newest, offsets.latest(kafka(), table.source.topic))
+                table.gates.note_ends(newest, [offsets.latest(kafka(), topic) for topic in table.source.topics])
             table.pin()
 
     def pinned(self, plans: Sequence[PartitionPlan]) -> Sequence[PartitionPlan]:

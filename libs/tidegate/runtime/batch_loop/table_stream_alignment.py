@@ -25,6 +25,8 @@ from tidegate.state import leases
 from tidegate.state.alignment_decisions import (
     Gate,
     Lease,
+    Offsets,
+    has_read,
     is_renewal_due,
     live_leases,
     needed,
@@ -171,34 +173,34 @@ class Released(NamedTuple):
 class Gates:
     """The gates of a reader with a grace: up to which event time each partition may release its held records.
 
-    `read`: how the reader reads the table. `ends`: the end offsets of the table's topic, read after those of the stream
-    and before the table is pinned.
+    `read`: how the reader reads the table. `ends`: the end offsets of each of the table's topics, read after those of
+    the stream and before the table is pinned.
     """
 
     read: TableRead
-    ends: Mapping[int, int] = field(default_factory=dict)
+    ends: Sequence[Mapping[int, int]] = ({},)
     _gates: defaultdict[int, Gate] = field(default_factory=lambda: defaultdict(Gate))
     _released: dict[int, Released] = field(default_factory=dict)
 
-    def note_ends(self, newest: BatchMeta, ends: Mapping[int, int]) -> None:
-        """Note the end offsets of the table's topic, read after the stream time in `newest` was reached."""
+    def note_ends(self, newest: BatchMeta, ends: Sequence[Mapping[int, int]]) -> None:
+        """Note the end offsets of the table's topics, read after the stream time in `newest` was reached."""
         self.ends = ends
         for partition, known in newest.partitions.items():
             if known.begun:
-                self._gates[partition].add_due(self._due(known), ends.get(partition, ALWAYS))
+                self._gates[partition].add_due(self._due(known), self._ends_of(partition))
 
-    def open_until(self, plan: PartitionPlan, read: int) -> int:
+    def open_until(self, plan: PartitionPlan, read: Offsets) -> int:
         """Return the event time up to which the partition may release records in this batch.
 
-        `read`: the offset up to which the table has read its topic. An idle advance moves stream time after the ends
+        `read`: the offsets up to which the table has read its topics. An idle advance moves stream time after the ends
         were read, so that these ends do not cover the records which it makes due.
         """
         passed = self.passed(plan.partition, read)
         # rule: idle-due-waits/gate
-        return ALWAYS if plan.action != "idle" and read >= self.ends.get(plan.partition, ALWAYS) else passed
+        return ALWAYS if plan.action != "idle" and has_read(read, self._ends_of(plan.partition)) else passed
 
-    def passed(self, partition: int, read: int) -> int:
-        """Return the event time up to which a table that has read up to offset `read` is complete for the stream."""
+    def passed(self, partition: int, read: Offsets) -> int:
+        """Return the event time up to which a table that has read up to there is complete for the stream."""
         return self._gates[partition].released_up_to(read)
 
     def note_used(self, result: PartitionResult, open_until: int, clock_ms: int) -> None:
@@ -206,12 +208,12 @@ class Gates:
         due = self._due(result)
         # rule: idle-due-waits/ends
         if result.action == "batch":
-            self._gates[result.partition].add_due(due, self.ends.get(result.partition, ALWAYS))
+            self._gates[result.partition].add_due(due, self._ends_of(result.partition))
         waiting = (self.read.measure_of(result.measures, f"waiting_{what}_now") for what in ("records", "bytes"))
         arrived = self._arrived(result, clock_ms)
         self._released[result.partition] = Released(min(open_until, due), clock_ms, arrived, *waiting)
 
-    def should_retry(self, newest: BatchMeta, partition: int, read: int, now_ms: int) -> bool:
+    def should_retry(self, newest: BatchMeta, partition: int, read: Offsets, now_ms: int) -> bool:
         """Return whether to try waiting records again: the table has read on, or the longest wait is over.
 
         True as well while no batch since the start has shown what waits in the partition.
@@ -224,6 +226,9 @@ class Gates:
         arrived = max(newest.partitions[partition].active_clock, used.arrived, 0)
         waited_until = arrived + (ALWAYS if self.read.wait is None else self.read.wait)
         return bool(used.waiting) and used.clock < waited_until <= now_ms
+
+    def _ends_of(self, partition: int) -> Offsets:
+        return tuple(ends.get(partition, ALWAYS) for ends in self.ends)
 
     def _due(self, known: PartitionMeta | PartitionResult) -> int:
         return self.read.time_of(known) - self.read.grace
