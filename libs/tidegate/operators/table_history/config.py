@@ -23,6 +23,7 @@ class TableHistoryRules(KeyRules):
     """The rules of a table: every version of every key is kept for a retention, or only the latest values are."""
 
     live: ClassVar[frozenset[str]] = frozenset({"history_retention", "hold_for_readers", "windows"})
+
     kind: Literal["table_history"] = "table_history"
     """Kind of operator."""
     versions: Literal["latest"] | None = None
