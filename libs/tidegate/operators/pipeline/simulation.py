@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
+from tidegate.operators.pipeline import edits
+from tidegate.operators.testing.laws import WINDOW_MS
+
+_WINDOW = f"{WINDOW_MS}ms"
+"""The length of windows for which the reference knows when they close."""
 _COUNT = {
     "name": "counts",
     "kind": "windowed_aggregation",
-    "window": {"tumbling": "8ms", "grace": "4ms"},
+    "window": {"tumbling": _WINDOW, "grace": "4ms"},
     "aggregate": {"count": True},
     "emit": "updates",
 }
@@ -40,7 +46,7 @@ SIMULATED: dict[str, dict[str, Any]] = {
     },
     "three steps": {"steps": [_FIRST, _SLOW, _COUNT | {"emit": "final"}], "dead_letters": "refused"},
     "four steps": {
-        "steps": [_NOT_A, _FIRST, _OF_C, _SLOW, {"filter": "timestamp % 3 > 0"}, _SESSIONS, _CLOSED],
+        "steps": [_NOT_A, _FIRST, _OF_C, _SLOW, {"filter": "key <> 'e'::BLOB"}, _SESSIONS, _CLOSED],
         "dead_letters": "refused",
     },
     "time of records": {"time": "records", "steps": [_NOT_A, _FEW, _COUNT, {"filter": "count > 1"}, _CLOSED]},
@@ -71,14 +77,14 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "closed windows, joined, idle": {"steps": [_COUNT, _CLOSED, _JOINED], "idle_after": "4s"},
 }
 """By the name of the run."""
-_PATIENT = _SLOW | {"until": {"time_limit": "14ms"}}
-CHANGED: dict[str, dict[str, Any]] = {
-    "two branches": {
-        "steps": [_FIRST, {"to": "branched"}, _PATIENT | {"keep": True}, _OF_C, _COUNT | {"from": "input"}, _CLOSED]
-    },
-    "three steps": {"steps": [_NOT_A, _FIRST, _PATIENT, _COUNT | {"emit": "final"}]},
-    "four steps": {"steps": [_FIRST, _OF_C, _NOT_A, _PATIENT, _SESSIONS, _CLOSED]},
-}
-"""What some of them may become while records are held, and from which they may change back."""
+CHANGING = ("two branches", "three steps", "four steps", "passed records", "merged topics, counted")
+"""Those whose steps a person edits while they run. Their reference knows all of their steps."""
+
+
+def edited(options: dict[str, Any], generator: Random) -> dict[str, Any]:
+    """Return the options of a pipeline with other steps."""
+    return options | {"steps": edits.edited(options["steps"], generator)}
+
+
 EXERCISED: tuple[dict[str, Any], ...] = ()
 """More configurations, whose kernels differ: `tidegate setup` compiles for them, too."""
