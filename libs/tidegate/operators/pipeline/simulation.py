@@ -19,6 +19,7 @@ _COUNT = {
 }
 _CLOSED = {"name": "final", "kind": "suppression", "until": "window_close"}
 _SLOW = {"name": "slow", "kind": "suppression", "until": {"time_limit": "6ms"}}
+_PASSING = {"name": "passing", "kind": "suppression", "until": {"time_limit": "0ms"}}
 _FIRST = {"name": "first", "kind": "deduplicate", "within": "5ms", "grace": "9ms"}
 _SESSIONS = _COUNT | {"window": {"session": "4ms", "grace": "5ms"}}
 _FEW = {"name": "few", "kind": "suppression", "buffer": {"max_keys": 2, "when_full": "emit"}}
@@ -49,6 +50,10 @@ SIMULATED: dict[str, dict[str, Any]] = {
         "steps": [_NOT_A, _FIRST, _OF_C, _SLOW, {"filter": "key <> 'e'::BLOB"}, _SESSIONS, _CLOSED],
         "dead_letters": "refused",
     },
+    "two suppressions": {
+        "steps": [_PASSING, _OF_C, _SLOW | {"max_lateness": "4ms"}, _NOT_A, _COUNT],
+        "dead_letters": "refused",
+    },
     "time of records": {"time": "records", "steps": [_NOT_A, _FEW, _COUNT, {"filter": "count > 1"}, _CLOSED]},
     "merged values": {"steps": [{"select": {"n": "timestamp % 7", "most": "timestamp"}}, _MERGED]},
     "passed records": {"steps": [{"to": "branched"}, _NOT_A, _OF_C], "dead_letters": "refused", "idle_after": "4s"},
@@ -77,13 +82,28 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "closed windows, joined, idle": {"steps": [_COUNT, _CLOSED, _JOINED], "idle_after": "4s"},
 }
 """By the name of the run."""
-CHANGING = ("two branches", "three steps", "four steps", "passed records", "merged topics, counted")
+CHANGING = (
+    "two branches",
+    "three steps",
+    "four steps",
+    "two suppressions",
+    "passed records",
+    "merged topics, counted",
+)
 """Those whose steps a person edits while they run. Their reference knows all of their steps."""
 
 
+_LIVE = {"dead_letters": "refused", "idle_after": "4s"}
+"""Options beside the steps that a person adds and takes away."""
+
+
 def edited(options: dict[str, Any], generator: Random) -> dict[str, Any]:
-    """Return the options of a pipeline with other steps."""
-    return options | {"steps": edits.edited(options["steps"], generator)}
+    """Return the options of a pipeline with other steps, or with one option more or less."""
+    if generator.random() < 0.8:
+        return options | {"steps": edits.edited(options["steps"], generator)}
+    option = generator.choice(sorted(_LIVE))
+    others = {name: value for name, value in options.items() if name != option}
+    return others if option in options else others | {option: _LIVE[option]}
 
 
 EXERCISED: tuple[dict[str, Any], ...] = ()

@@ -20,7 +20,7 @@ from tidegate.state.protocol_decisions import Wanted
 from tidegate.state.slots import live_rows
 from tidegate.testing.simulation.judges.merged import MergingOracle
 from tidegate.testing.simulation.judges.oracle import Oracle, Violation, sorted_rows
-from tidegate.testing.simulation.settings import SECOND_OUTPUT
+from tidegate.testing.simulation.settings import DEAD_LETTERS, SECOND_OUTPUT
 
 _CLOCK_MS = 0
 """No simulated configuration that changes depends on the clock."""
@@ -29,7 +29,7 @@ _CLOCK_MS = 0
 class ChangingOracle(Oracle):
     """The oracle of an operator whose configuration changes."""
 
-    further_topics = (SECOND_OUTPUT,)
+    further_topics = (SECOND_OUTPUT, DEAD_LETTERS)
 
     def __init__(self, config: OperatorConfig, partitions: int) -> None:
         super().__init__(config, partitions)

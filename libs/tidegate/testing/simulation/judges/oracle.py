@@ -38,7 +38,6 @@ from tidegate.runtime.publishing.topics import configured
 from tidegate.state.protocol_decisions import Wanted, parse_mark
 from tidegate.testing.simulation.kafka.broker import Watchers
 from tidegate.testing.simulation.kafka.partition_log import Batch
-from tidegate.testing.simulation.settings import DEAD_LETTERS
 
 Facts = ParamSpec("Facts")
 
@@ -238,12 +237,7 @@ class Oracle:
             if (result.counts, result.stream_time) != (change.counts, meta.partitions[partition].stream_time):
                 raise Violation(f"batch {meta.batch}, partition {partition}: {change.counts}, must be {result.counts}")
             self._note(partition, step, result)
-            self.made[partition] += [(meta.batch, seq) for seq in range(result.emissions.num_rows)]
-            for output in self._outputs:
-                for outlet, written in _placed(output, partition, _emissions(meta.batch, result, output.step)).items():
-                    self._expect(outlet, written)
-            letters = _dead_letters(meta.batch, partition, result, self._origins(partition))
-            self._expect(Outlet(DEAD_LETTERS, partition, partition), letters)
+            self._expect(meta.batch, partition, result)
         for partition, (reached, end) in meta.skipped.items() if meta.action == "skip" else ():
             if self.lost_from.pop(partition, None) != end:
                 raise Violation(f"partition {partition} goes back to {end}")
@@ -266,11 +260,6 @@ class Oracle:
 
     def _note(self, partition: int, step: Step, result: StepResult) -> None:
         """Keep what the comparison at the end needs of a batch."""
-
-    def _expect(self, outlet: Outlet, written: list[Emission]) -> None:
-        """Add the records to the expected output, if the operator writes to the topic."""
-        if outlet in self.expected:
-            self.expected[outlet] += written
 
     def _step(self, partition: int, before: BatchMeta | None, meta: BatchMeta) -> Step:
         """Return what the batch does, for the oracle's own partition."""
@@ -300,6 +289,16 @@ class Oracle:
         return [row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end]
 
     # ---- the output
+
+    def _expect(self, batch: int, partition: int, result: StepResult) -> None:
+        """Add what a batch made in a partition to the expected output."""
+        self.made[partition] += [(batch, seq) for seq in range(result.emissions.num_rows)]
+        for output in self._outputs:
+            for outlet, written in _placed(output, partition, _emissions(batch, result, output.step)).items():
+                self.expected[outlet] += written
+        if (topic := self._config.dead_letters) is not None:
+            letters = _dead_letters(batch, partition, result, self._origins(partition))
+            self.expected[Outlet(topic, partition, partition)] += letters
 
     def _published(self, topic: str, partition: int, batches: Sequence[Batch]) -> None:
         for batch in batches:
