@@ -33,9 +33,8 @@ class ChangingOracle(Oracle):
 
     def __init__(self, config: OperatorConfig, partitions: int) -> None:
         super().__init__(config, partitions)
-        self._first = config
         self._histories: list[list[Event]] = [[] for _ in range(partitions)]
-        self._logs = [[twin.state.snapshot()] for twin in self._partitions]
+        self._begin()
 
     def in_log(self, partition: int) -> pa.Table:
         """Return what the log has of the partition's state: it also says where steps stood that are gone."""
@@ -66,15 +65,21 @@ class ChangingOracle(Oracle):
         self._note_steps(set(self.slot), set(slot))
         self._config, self._outputs, self.slot = config, config.outputs(), slot
         if not any(self._histories):
-            self._first = config
+            self._partitions = [self._new_partition() for _ in self._partitions]
+            self._begin()
+            return
         for partition, twin in enumerate(self._partitions):
-            if any(self._histories):
-                self._histories[partition].append(Change(config, runs=False))
+            self._histories[partition].append(Change(config, runs=False))
             before = _held(twin)
             twin.reconfigure(config, self._log(partition))
             self._logs[partition].append(twin.state.snapshot().schema.empty_table())
             if (after := _held(twin)) != before:
                 raise Violation(f"partition {partition} held {before}, and {after} under another configuration")
+
+    def _begin(self) -> None:
+        """Begin with the present configuration: while nothing was read, any may become any other."""
+        self._first = self._config
+        self._logs = [[twin.state.snapshot()] for twin in self._partitions]
 
     def _note_steps(self, before: set[str | None], after: set[str | None]) -> None:
         """Count the steps that come and go."""
