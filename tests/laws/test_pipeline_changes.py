@@ -16,6 +16,7 @@ from tests.hypothesis_profile import many
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.cases import CASES, pipeline_reference
 from tidegate.operators.pipeline.config import PipelineConfig
+from tidegate.operators.pipeline.edits import without
 from tidegate.operators.pipeline.strategies import FILTER, REASON, REQUIRE
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing import strategies
@@ -113,36 +114,6 @@ def rewired(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str], gon
         begin = st.sampled_from(["input", *(step["name"] for step in found if "name" in step)])
         found.append({"from": draw(begin), **draw(new_step(gone, len(steps)))})
     return found
-
-
-def without(steps: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """The steps without the one of that name, where others read what it has read; all if that has no name."""
-    [at] = [at for at, step in enumerate(steps) if step.get("name") == name]
-    read, left = read_by(steps, at), [*steps[:at], *steps[at + 1 :]]
-    if read is None:
-        return steps
-    if at < len(left) and "from" in steps[at]:
-        left[at] = {"from": read, **left[at]}
-    return [{**step, "from": replaced(step["from"], name, read)} if "from" in step else step for step in left]
-
-
-def read_by(steps: list[dict[str, Any]], at: int) -> Any:
-    """What the step at that place reads: names, or None for a step without one."""
-    if at == 0 or "from" in steps[at]:
-        return steps[at].get("from", "input")
-    return read_by(steps, at - 1) if "to" in steps[at - 1] else steps[at - 1].get("name")
-
-
-def replaced(read: Any, name: str, by: Any) -> Any:
-    """What is read when `by` takes the place of the step of that name."""
-    if isinstance(read, list):
-        every = [other for each in read for other in (as_list(by) if each == name else [each])]
-        return list(dict.fromkeys(every)) if len(set(every)) > 1 else every[0]
-    return by if read == name else read
-
-
-def as_list(read: Any) -> list[Any]:
-    return read if isinstance(read, list) else [read]
 
 
 @st.composite
@@ -295,3 +266,12 @@ def test_a_step_that_comes_back_goes_on_at_the_time_that_it_had() -> None:
         [Row(key, b"v", at, n) for n, (key, at) in enumerate([(b"a", 10), (b"b", 6), (b"c", 5)])],
     )
     assert late_under(both, [PASSING], both, rows=rows) == [("punctual", 5)]
+
+
+def test_a_step_before_what_passed_records_on_has_the_time_of_the_partition() -> None:
+    #   in        a10  | b5
+    #   copied    a10    b5          no step with state is there, so the partition's time is that of passed records
+    #   punctual       | b5          new, and the first one: it begins at that time, so b5 is late
+    copied = {"to": "copied"}
+    rows = [Row(b"a", b"v", 10, 0), Row(b"b", b"v", 5, 1)]
+    assert late_under([copied], [copied, PUNCTUAL], rows=rows) == [("punctual", 5)]

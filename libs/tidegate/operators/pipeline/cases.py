@@ -44,7 +44,7 @@ def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_m
         return replace(whole, stopped_at=stop.offset if isinstance(stop, Row) else NO_RECORD)
     trace, columns = chain.trace(), changes_of(operators_of(steps_of(configs[-1])).values()).names
     sort_by_step(trace)
-    trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, chain.times())] if row]
+    trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, chain.standing())] if row]
     return trace
 
 

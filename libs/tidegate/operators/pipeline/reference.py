@@ -82,9 +82,9 @@ class Under(NamedTuple):
     nodes: dict[Any, Node]
     emitting: dict[Any, str]
 
-    def first(self) -> str:
-        """Return the name of the first step that holds state: its time is that of the partition."""
-        return next(node.name for node in self.nodes.values() if isinstance(node.does, Holder))
+    def first(self) -> tuple[Any, str]:
+        """Return key and name of the first step that holds state: its time is that of the partition."""
+        return next((key, node.name) for key, node in self.nodes.items() if isinstance(node.does, Holder))
 
     def key_of(self, name: str, life: int) -> Any:
         """Return the key of a step that holds state; None if it is not there."""
@@ -156,6 +156,7 @@ class Chain:
     history. `given`: the values of the input's records, by offset; a refused one has the value that it came with.
     `takers`: by offset how many branches have taken a record of the input. `advanced`: by turn to what time an advance
     advances the first operators: from the stream time of the first of them. `stands`: where each step stood at its end.
+    `times`: the stream time of each step at the end of each age.
     `refused`: late and rejected rows, each with its turn. `stops`: the turns at which steps first reached a bound.
     """
 
@@ -165,6 +166,7 @@ class Chain:
     given: dict[int, bytes | None]
     lives: dict[str, Life] = field(default_factory=dict)
     stands: dict[str, Stand] = field(default_factory=dict)
+    times: dict[tuple[int, str], int] = field(default_factory=dict)
     takers: Counter[int] = field(default_factory=Counter)
     advanced: dict[int, int] = field(default_factory=dict)
     refused: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=lambda: {"late": [], "rejected": []})
@@ -250,7 +252,7 @@ class Chain:
             then = list[Advance]()
             if isinstance(moved.event, Change):
                 behind.append(moved)
-                then = self._time_of_the_first(age, node.name, life)
+                then = self._time_of_the_first(age, node.name, life, play)
             seen = life.take(self._as_taken(moved, node.does, life, before), play, before.in_input, then)
             if life.trace.stopped_at is not None:
                 self.stops.append(moved.turn)
@@ -263,6 +265,7 @@ class Chain:
                     source = life.sources[row["offset"]]
                     life.untaken.add(source)
                     self._note(name, moved.turn, row, node.shown, source, before)
+        self.times[age, node.name] = life.trace.stream_time
         self.ways[age, key] = Way(behind, windowed=node.does.windows or before.windowed)
 
     def _as_taken(self, moved: Moved, does: Holder, life: Life, before: Way) -> Moved:
@@ -281,16 +284,16 @@ class Chain:
             event = event._replace(offset=life.received)
         return moved._replace(event=event)
 
-    def _time_of_the_first(self, age: int, name: str, life: Life) -> list[Advance]:
-        """Return the advance of a step that becomes the first one to the time of the one that was, which is gone.
+    def _time_of_the_first(self, age: int, name: str, life: Life, play: Play) -> list[Advance]:
+        """Return the advance of a step that becomes the first one to the time of the one that was.
 
         While nothing was read, the order may change as well: then neither has a time.
         """
-        was, under = self.unders[age - 1].first(), self.unders[age]
-        is_gone = was not in {node.name for node in under.nodes.values()}
-        if not is_gone or name != under.first():
+        (key, was), (_, now) = (under.first() for under in self.unders[age - 1 : age + 1])
+        if name != now or name == was:
             return []
-        return list(_advanced_to(self.stands[was].stream_time, life.trace.stream_time))
+        self._way(age - 1, key, play)
+        return list(_advanced_to(self.times[age - 1, was], life.trace.stream_time))
 
     def _note(self, name: str, turn: int, row: dict[str, Any], step: str, source: int, before: Way) -> None:
         """Note that a step refused a row."""
@@ -314,10 +317,10 @@ class Chain:
                 held = self.lives[node.name].trace
                 trace.held += [as_given(row) | {"step": node.name} for row in held.held]
                 trace.held_bytes += held.held_bytes - (sum(map(_bytes_not_given, held.held)) if node.does.joins else 0)
-        trace.stream_time = self.stands[last.first()].stream_time
+        trace.stream_time = self.stands[last.first()[1]].stream_time
         return trace
 
-    def times(self) -> list[tuple[str, Stand]]:
+    def standing(self) -> list[tuple[str, Stand]]:
         """Return where the steps stand, in their order."""
         nodes = self.unders[-1].nodes.values()
         return [(node.name, self.stands[node.name]) for node in nodes if isinstance(node.does, Holder)]

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
+from tidegate.operators.pipeline import edits
+from tidegate.operators.testing.laws import WINDOW_MS
+
+_WINDOW = f"{WINDOW_MS}ms"
+"""The length of windows for which the reference knows when they close."""
 _COUNT = {
     "name": "counts",
     "kind": "windowed_aggregation",
-    "window": {"tumbling": "8ms", "grace": "4ms"},
+    "window": {"tumbling": _WINDOW, "grace": "4ms"},
     "aggregate": {"count": True},
     "emit": "updates",
 }
 _CLOSED = {"name": "final", "kind": "suppression", "until": "window_close"}
 _SLOW = {"name": "slow", "kind": "suppression", "until": {"time_limit": "6ms"}}
+_PASSING = {"name": "passing", "kind": "suppression", "until": {"time_limit": "0ms"}}
 _FIRST = {"name": "first", "kind": "deduplicate", "within": "5ms", "grace": "9ms"}
 _SESSIONS = _COUNT | {"window": {"session": "4ms", "grace": "5ms"}}
 _FEW = {"name": "few", "kind": "suppression", "buffer": {"max_keys": 2, "when_full": "emit"}}
@@ -40,7 +47,11 @@ SIMULATED: dict[str, dict[str, Any]] = {
     },
     "three steps": {"steps": [_FIRST, _SLOW, _COUNT | {"emit": "final"}], "dead_letters": "refused"},
     "four steps": {
-        "steps": [_NOT_A, _FIRST, _OF_C, _SLOW, {"filter": "timestamp % 3 > 0"}, _SESSIONS, _CLOSED],
+        "steps": [_NOT_A, _FIRST, _OF_C, _SLOW, {"filter": "key <> 'e'::BLOB"}, _SESSIONS, _CLOSED],
+        "dead_letters": "refused",
+    },
+    "two suppressions": {
+        "steps": [_PASSING, _OF_C, _SLOW | {"max_lateness": "4ms"}, _NOT_A, _COUNT],
         "dead_letters": "refused",
     },
     "time of records": {"time": "records", "steps": [_NOT_A, _FEW, _COUNT, {"filter": "count > 1"}, _CLOSED]},
@@ -71,14 +82,29 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "closed windows, joined, idle": {"steps": [_COUNT, _CLOSED, _JOINED], "idle_after": "4s"},
 }
 """By the name of the run."""
-_PATIENT = _SLOW | {"until": {"time_limit": "14ms"}}
-CHANGED: dict[str, dict[str, Any]] = {
-    "two branches": {
-        "steps": [_FIRST, {"to": "branched"}, _PATIENT | {"keep": True}, _OF_C, _COUNT | {"from": "input"}, _CLOSED]
-    },
-    "three steps": {"steps": [_NOT_A, _FIRST, _PATIENT, _COUNT | {"emit": "final"}]},
-    "four steps": {"steps": [_FIRST, _OF_C, _NOT_A, _PATIENT, _SESSIONS, _CLOSED]},
-}
-"""What some of them may become while records are held, and from which they may change back."""
+CHANGING = (
+    "two branches",
+    "three steps",
+    "four steps",
+    "two suppressions",
+    "passed records",
+    "merged topics, counted",
+)
+"""Those whose steps a person edits while they run. Their reference knows all of their steps."""
+
+
+_LIVE = {"dead_letters": "refused", "idle_after": "4s"}
+"""Options beside the steps that a person adds and takes away."""
+
+
+def edited(options: dict[str, Any], generator: Random) -> dict[str, Any]:
+    """Return the options of a pipeline with other steps, or with one option more or less."""
+    if generator.random() < 0.8:
+        return options | {"steps": edits.edited(options["steps"], generator)}
+    option = generator.choice(sorted(_LIVE))
+    others = {name: value for name, value in options.items() if name != option}
+    return others if option in options else others | {option: _LIVE[option]}
+
+
 EXERCISED: tuple[dict[str, Any], ...] = ()
 """More configurations, whose kernels differ: `tidegate setup` compiles for them, too."""

@@ -5,12 +5,11 @@ Nothing is written. The state is read from the log into memory, one partition at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
 from tidegate.contracts.batch_metadata import BatchMeta, Pin
-from tidegate.contracts.clock import SYSTEM_CLOCK
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.contracts.event_time import format_duration_ms
@@ -22,11 +21,14 @@ from tidegate.runtime.batch_loop.preflight import check_surroundings
 from tidegate.runtime.batch_loop.table_stream_alignment import readers_of
 from tidegate.runtime.configuration.application import Application, config_hash, config_of
 from tidegate.runtime.configuration.changes import Change, as_kept, changes_since
+from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
 from tidegate.runtime.telemetry.driver_status import one_line
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
+from tidegate.state.lake.place import Place
+from tidegate.state.lake.port import Lake
 
 KEPT = (
     "windows: this log continues without windows in its keys, so that a record of one window replaces another's; give "
@@ -71,9 +73,9 @@ class ChangePreview:
     newest: BatchMeta | None = None
 
 
-def preview_change(application: Application, name: str) -> ChangePreview:
+def preview_change(application: Application, name: str, environment: Environment = REAL) -> ChangePreview:
     """Return the preview of the file's configuration for an operator, from the state in its log."""
-    lake, wanted = open_lake(application.lake / name), application.operators[name]
+    lake, wanted = environment.lake(application.lake / name), application.operators[name]
     log = OperatorLog.at(lake, None) if has_version(lake, None) else None
     newest = None if log is None else log.newest()
     config = as_kept(newest, wanted)
@@ -87,7 +89,7 @@ def preview_change(application: Application, name: str) -> ChangePreview:
     found = tuple(changes_since(newest, config))
     if any(change.refused for change in found):
         return ChangePreview(name=name, status="refused", changes=found, warnings=warnings)
-    partitions = list(_partitions(application, name, log, newest, config))
+    partitions = list(_partitions(application, name, log, newest, config, environment))
     return ChangePreview(
         name=name,
         status="live",
@@ -147,19 +149,26 @@ def _history_kept(config: OperatorConfig) -> int:
 
 
 def _partitions(
-    application: Application, name: str, log: OperatorLog, newest: BatchMeta, config: OperatorConfig
+    application: Application,
+    name: str,
+    log: OperatorLog,
+    newest: BatchMeta,
+    config: OperatorConfig,
+    environment: Environment,
 ) -> Iterator[tuple[Forecast, dict[str, Forecast]]]:
     """Yield the forecast of each partition that holds records, and of a pipeline that of each step."""
-    holds = readers_of(application, name, log.lake).held(newest, newest.partitions, SYSTEM_CLOCK.now_ms())[1]
+    now = environment.clock.now_ms()
+    holds = readers_of(application, name, log.lake).held(newest, newest.partitions, now)[1]
     for partition, known in sorted(newest.partitions.items()):
         if known.totals.held:
             state = committed_state(log, newest, partition, config)
             if partition in holds:
                 cast(ReadTable, state).hold(*holds[partition])
             for table in newest.inputs.keys() & {read.table for read in config.reads()}:
-                pinned = table_state(application, table, newest.inputs[table], partition, prefer_longer_history=True)
+                pin, lake = newest.inputs[table], environment.lake
+                pinned = table_state(application, table, pin, partition, lake, prefer_longer_history=True)
                 cast(TableReader, state).read_table(pinned, name=table)
-            step = state.step(Records.from_rows([]), SYSTEM_CLOCK.now_ms())
+            step = state.step(Records.from_rows([]), now)
             steps = {
                 each: _forecast(known.measured.get(f"{each}.held_now", 0), counts.emitted, counts.held)
                 for each, counts in step.ledger.items()
@@ -181,14 +190,20 @@ def _summed(partitions: Iterable[Mapping[str, Forecast]]) -> dict[str, Forecast]
 
 
 def table_state(
-    application: Application, name: str, pin: Pin, partition: int, *, prefer_longer_history: bool = False
+    application: Application,
+    name: str,
+    pin: Pin,
+    partition: int,
+    lake: Callable[[Place], Lake] = open_lake,
+    *,
+    prefer_longer_history: bool = False,
 ) -> OperatorState:
     """Return the table's partition at the pin, under the configuration in effect at the time.
 
     `prefer_longer_history`: use the file's configuration if it keeps versions for longer: such a table changes before
     its readers.
     """
-    log, config = OperatorLog.at(open_lake(application.lake / name), pin.version), application.operators[name]
+    log, config = OperatorLog.at(lake(application.lake / name), pin.version), application.operators[name]
     newest = log.newest()
     assert newest is not None, f"{name} has no batch at version {pin.version}"
     if newest.settings and not (

@@ -42,7 +42,7 @@ RATES = {
     "stale_listing": 0.1,  # per listing of a log's entries: the newest object is missing
     "lake_away": 0.03,  # the lake is unmounted for a few moments
     "flush": 0.02,
-    "change": 0.1,  # a person gives a service whose configuration may change another one, and restarts it
+    "change": 0.1,  # a person edits the steps of a pipeline: plans, and applies what the plan allows
     "input_transaction": 0.25,  # per feed: records are written in a transaction, which may abort
 }
 """Probability of each fault at each place where it can occur."""

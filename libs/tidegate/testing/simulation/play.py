@@ -7,9 +7,9 @@ import logging
 import tempfile
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tidegate.contracts import kill_points
 from tidegate.contracts.errors import EngineError, Fenced, InputTruncated, Superseded, Undecided
 from tidegate.control.ledger import OperatorKey
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
-from tidegate.runtime.configuration.application import Application, application_of
+from tidegate.runtime.configuration.application import Application, application_of, config_of, settings_of
 from tidegate.runtime.kafka.fetch import fetch
 from tidegate.runtime.repair.settle import NothingUndecided, settle
 from tidegate.runtime.repair.skip import skip
@@ -29,12 +29,14 @@ from tidegate.state.driver_requests import Kind, Requester
 from tidegate.state.lake.place import Place
 from tidegate.state.slots import live_rows
 from tidegate.testing.simulation.chance import Chance
+from tidegate.testing.simulation.edits import is_refusal, plan_edit
 from tidegate.testing.simulation.environment.client import SimulatedClient
 from tidegate.testing.simulation.environment.lake import SimulatedLake
 from tidegate.testing.simulation.environment.simulated import environment_of
 from tidegate.testing.simulation.environment.spark import SimulatedSpark
 from tidegate.testing.simulation.environment.workers import SimulatedWorkers
 from tidegate.testing.simulation.feed import Feed
+from tidegate.testing.simulation.judges.changing import ChangingMergingOracle, ChangingOracle
 from tidegate.testing.simulation.judges.joined import JoinOracle, ReaderOracle, TableOracle
 from tidegate.testing.simulation.judges.merged import MergingOracle, MergingReaderOracle
 from tidegate.testing.simulation.judges.oracle import (
@@ -46,8 +48,8 @@ from tidegate.testing.simulation.kafka.broker import OFFSET_RETENTION_S
 from tidegate.testing.simulation.machine import Machine
 from tidegate.testing.simulation.settings import (
     APPLICATION,
-    CHANGED,
-    CLOCK_DEPENDENT,
+    DEAD_LETTERS,
+    EDITED,
     INPUT,
     JOINED,
     OPERATOR,
@@ -56,6 +58,7 @@ from tidegate.testing.simulation.settings import (
     TABLE_OPTIONS,
     TABLES,
     TWO_INPUTS,
+    Edit,
     Settings,
 )
 from tidegate.testing.simulation.stage import Actor, Crash
@@ -64,6 +67,7 @@ from tidegate.testing.simulation.world import World
 MOST_DRIVERS = 3
 CALM_MOMENTS = 300
 _BATCHES_BETWEEN_COMPACTIONS = 6
+_COMMAND_PAUSE_S = 1.0
 _PATIENCE_S = 300.0
 """How long a requester waits for an answer."""
 _COMES_BACK = 0.3
@@ -91,7 +95,7 @@ def simulate(settings: Settings) -> Report:
     """Play the run that the settings describe and return its report."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as name, _silent():
-        application = _application(settings.operator, OPERATORS)
+        application = _application(settings.operator)
         world = World(settings, Path(name), _oracle(application, settings))
         play = Play(world, application)
         with kill_points.watched(world.step):
@@ -113,13 +117,9 @@ def _silent() -> Iterator[None]:
         lines.setLevel(level)
 
 
-def _application(operator: str, options: Mapping[str, dict[str, Any]]) -> Application:
-    """Return the application with that operator, which has these options."""
-    return _application_of(operator, json.dumps(options[operator]))
-
-
 @cache
-def _application_of(operator: str, options: str) -> Application:
+def _application(operator: str) -> Application:
+    """Return the application with the operator of that name, and the tables that it reads."""
     return application_of(
         {
             "application": APPLICATION,
@@ -128,15 +128,17 @@ def _application_of(operator: str, options: str) -> Application:
             "kafka": {"bootstrap.servers": "simulation:9092"},
             "allow": ["tidegate.operators.testing.reducers"],
             "operators": {table: {"input": table, **TABLE_OPTIONS} for table in TABLES[operator]}
-            | {OPERATOR: {"input": INPUT, "output": OUTPUT, **json.loads(options)}},
+            | {OPERATOR: {"input": INPUT, "output": OUTPUT, **OPERATORS[operator]}},
         }
     )
 
 
 def _oracle(application: Application, settings: Settings) -> Oracle:
     config, partitions = application.operators[OPERATOR], settings.partitions
-    tables = {name: TableOracle(application.operators[name], partitions) for name in TABLES[settings.operator]}
     merges = settings.operator in TWO_INPUTS
+    if settings.operator in EDITED:
+        return (ChangingMergingOracle if merges else ChangingOracle)(config, partitions)
+    tables = {name: TableOracle(application.operators[name], partitions) for name in TABLES[settings.operator]}
     if not tables:
         return (MergingOracle if merges else Oracle)(config, partitions)
     reader = JoinOracle if settings.operator == JOINED else MergingReaderOracle if merges else ReaderOracle
@@ -180,7 +182,6 @@ class Play:
     def __init__(self, world: World, application: Application) -> None:
         self._world = world
         lake = Place.of("s3://simulation/lake" if world.settings.seed % 2 else "/simulation/lake")
-        self._is_changed = False
         self._application = application.model_copy(update={"lake": lake})
         self.lake = SimulatedLake(world)
         self._feed = Feed(world)
@@ -239,8 +240,8 @@ class Play:
         if chance.happens("state_deleted"):
             machine.lose_folder()
         self._inject_lake_faults(chance)
-        if world.settings.operator in CHANGED and chance.happens("change"):
-            self._change_configuration()
+        if (edit := EDITED.get(world.settings.operator)) is not None and chance.happens("change"):
+            self._change_configuration(edit)
         for request in ("compaction", "flush"):
             if chance.happens(request):
                 self._ask("compact" if request == "compaction" else "flush")
@@ -253,13 +254,45 @@ class Play:
         elif chance.happens("lake_away") and all(oracle.newest for oracle in self._world.oracles.values()):
             self.lake.is_away = True
 
-    def _change_configuration(self) -> None:
-        """Give services that start from now on the other configuration, and ask those that run to end."""
-        self._is_changed = not self._is_changed
-        application = _application(self._world.settings.operator, CHANGED if self._is_changed else OPERATORS)
-        self._application = self._application.model_copy(update={"operators": application.operators})
+    def _change_configuration(self, edit: Edit) -> None:
+        """Give the operator another configuration, as a person does: edit the file, plan, and apply.
+
+        If the plan refuses each edit, what is held is released, for the next time.
+        """
+        environment = replace(self._environment, lake=self.lake.plain)
+        generator = self._world.chance.of("edits")
+        planned = plan_edit(self._application, OPERATOR, edit, environment, generator)
+        if planned is None:
+            self._ask("flush")
+        else:
+            self._application = planned
+            generator.choice([self._restart_all, self._ask_to_apply, self._apply_by_command])()
+
+    def _restart_all(self) -> None:
+        """Ask all services to end; those that start later have the new file."""
         for driver in self._drivers:
             driver.stop.set()
+
+    def _ask_to_apply(self) -> None:
+        """Ask the running driver to apply the file."""
+        self._ask("apply", json.dumps(settings_of(self._application.operators[OPERATOR])))
+
+    def _apply_by_command(self) -> None:
+        """Apply the file by a command that takes the operator over from its drivers."""
+        application = self._application_on(self._world.machines[0])
+
+        def apply() -> None:
+            operator = self._new_driver(application, OPERATOR).start()
+            while not operator.apply():
+                self._world.sleep(_COMMAND_PAUSE_S)
+
+        self._enter("command", OPERATOR, self._world.machines[0], apply, Stop(self._world))
+
+    def _undo_change(self) -> None:
+        """Write the configuration in the log to the file, as the refusal of a driver that has ended says."""
+        newest = self._world.oracle.newest
+        assert newest is not None
+        self._application = self._application.with_operator(OPERATOR, config_of(newest.settings))
 
     def _without_driver(self) -> list[str]:
         return [name for name in self._names if all(driver.name != name for driver in self._drivers)]
@@ -268,25 +301,35 @@ class Play:
         return self._names[0] if len(self._names) == 1 else self._chance.choice(self._names)
 
     def _start(self, machine: Machine, name: str) -> None:
-        stop, application = Stop(self._world), self._application.model_copy(update={"state": machine.folder})
+        stop, application = Stop(self._world), self._application_on(machine)
 
         def drive() -> None:
-            workers: Any = SimulatedWorkers(self._world) if self._has_workers else None
-            wiring = Wiring(
-                spark=SimulatedSpark(self._world),
-                workers=workers,
-                application=application,
-                name=name,
-                environment=self._environment,
-                newest_in_database=self._newest_in_database,
-                max_batches=_BATCHES_BETWEEN_COMPACTIONS,
-            )
-            driver = OperatorDriver(wiring)
-            driver.run(stop)  # type: ignore[arg-type]
+            self._new_driver(application, name).run(stop)  # type: ignore[arg-type]
 
+        self._enter("driver", name, machine, drive, stop)
+
+    def _enter(self, role: str, name: str, machine: Machine, work: Callable[[], None], stop: Stop) -> None:
+        """Add a process that drives the operator of that name."""
         self._started += 1
-        actor = self._world.stage.enter(f"driver {self._started} of {name}", machine, drive)
+        actor = self._world.stage.enter(f"{role} {self._started} of {name}", machine, work)
         self._drivers.append(Running(name, actor, stop))
+
+    def _application_on(self, machine: Machine) -> Application:
+        """Return the file as it is now, on a machine."""
+        return self._application.model_copy(update={"state": machine.folder})
+
+    def _new_driver(self, application: Application, name: str) -> OperatorDriver:
+        workers: Any = SimulatedWorkers(self._world) if self._has_workers else None
+        wiring = Wiring(
+            spark=SimulatedSpark(self._world),
+            workers=workers,
+            application=application,
+            name=name,
+            environment=self._environment,
+            newest_in_database=self._newest_in_database,
+            max_batches=_BATCHES_BETWEEN_COMPACTIONS,
+        )
+        return OperatorDriver(wiring)
 
     def _newest_in_database(self, _address: object, key: OperatorKey) -> int | None:
         """Return the operator's newest batch, which the control database always has."""
@@ -334,7 +377,7 @@ class Play:
         self.lake.is_away = False
         self.lake.finish_delayed()
         machine = world.machines[0]
-        application = self._application.model_copy(update={"state": machine.folder})
+        application = self._application_on(machine)
         lost = {p: (world.oracle.offsets()[p], end) for p, end in world.oracle.lost_from.items()}
         actor = world.stage.enter(
             "person who skips", machine, partial(skip, application, OPERATOR, lost, environment=self._environment)
@@ -349,7 +392,7 @@ class Play:
         self._kill(list(world.stage.actors))
         world.broker.tick(all_at_once=True)
         machine = world.machines[0]
-        application = self._application.model_copy(update={"state": machine.folder})
+        application = self._application_on(machine)
         for published in (True, False):
             visible = [p for p in range(world.settings.partitions) if world.oracle.is_visible(p) is published]
             actor = world.stage.enter(
@@ -368,12 +411,12 @@ class Play:
                 world.stage.resume(actor)
             self._check_end(actor)
 
-    def _ask(self, kind: Kind) -> None:
+    def _ask(self, kind: Kind, content: str = "") -> None:
         """Send a request to the driver with the newest lease, as a command on any machine does."""
         lake = self.lake.plain(self._application.lake / OPERATOR)
         if (look := driver_leases.look(lake)) is not None:
             requester = Requester(lake, self._environment.clock)
-            requester.put(requester.new(kind, look.sight.epoch, _PATIENCE_S))
+            requester.put(requester.new(kind, look.sight.epoch, _PATIENCE_S, content))
 
     def _kill(self, actors: list[Actor]) -> None:
         for actor in actors:
@@ -391,13 +434,19 @@ class Play:
             self._settle()
         if any(isinstance(actor.error, InputTruncated) for actor in ended):
             self._accept_truncation()
+        if any(map(is_refusal, (actor.error for actor in ended))):
+            self._undo_change()
 
     def _check_end(self, actor: Actor) -> None:
         error = actor.error
         self._world.say("%s has ended: %r", actor.name, error)
         self._world.events[f"ended by {type(error).__name__}"] += 1
-        if error is not None and not isinstance(error, _EXPECTED_ENDS):
+        if error is not None and not isinstance(error, _EXPECTED_ENDS) and not self._may_be_refused(error):
             raise Violation("".join(traceback.format_exception(error)))
+
+    def _may_be_refused(self, error: BaseException) -> bool:
+        """Return whether the error is the refusal of a configuration that a person has edited."""
+        return self._world.settings.operator in EDITED and is_refusal(error)
 
     # ---- when it is calm
 
@@ -458,33 +507,26 @@ class Play:
     def _compare(self) -> None:
         """Compare the readable output, the state in the log and an undisturbed run with the oracle."""
         world, oracle = self._world, self._world.oracle
-        by_itself = not (
-            world.settings.operator in CLOCK_DEPENDENT or oracle.flushed or oracle.truncated or oracle.changed
-        )
-        outputs = {output.topic: output.step for output in self._application.operators[OPERATOR].outputs()}
         written = OperatorLog.at(self.lake.plain(self._application.lake / OPERATOR), None)
         for topic, partition in oracle.places():
             there = self._readable(topic, partition) + world.broker.logs[topic, partition].deleted
             count = oracle.due_in(topic, partition)
             _require_equal(f"records to read in {topic}/{partition}", there, count)
-            world.events["emissions" if topic in outputs else "dead letters"] += count
-        for topic, step in outputs.items():
-            columns = ["batch", "seq", *([] if step is None else ["step"])]
-            for partition in range(world.settings.partitions):
-                rows = written.read("emission", partition, columns=columns).to_pylist()
-                found = [(row["batch"], row["seq"]) for row in rows if step == row.get("step")]
-                _require_equal(
-                    f"emissions of {topic} in the log of {partition}", found, oracle.made_of(topic, partition)
-                )
+            world.events["dead letters" if topic == DEAD_LETTERS else "emissions"] += count
+        for partition in range(world.settings.partitions):
+            rows = written.read("emission", partition, columns=["batch", "seq"]).to_pylist()
+            found = [(row["batch"], row["seq"]) for row in rows]
+            _require_equal(f"emissions in the log of {partition}", found, oracle.made[partition])
         for name, watching in world.oracles.items():
             log = OperatorLog.at(self.lake.plain(self._application.lake / name), None)
             world.events["batches"] += log.newest().batch  # type: ignore[union-attr]
             for partition in range(world.settings.partitions):
-                rows, held = live_rows(log.read("state", partition), watching.slot), watching.held(partition)
+                rows, held = live_rows(log.read("state", partition), watching.slot), watching.in_log(partition)
                 both = [sorted_rows(each, held.column_names) for each in (rows, held)]
                 _require_equal(f"state in the log of {partition} of {name}", *both)
-        for partition in range(world.settings.partitions) if by_itself else ():
+        for partition in range(world.settings.partitions) if oracle.is_predicted() else ():
             _require_equal(f"output of {partition}", *oracle.actual_and_expected(partition))
+        world.events += oracle.events
         world.events["transactions timed out"] += world.broker.timed_out
 
     def _readable(self, topic: str, partition: int) -> int:

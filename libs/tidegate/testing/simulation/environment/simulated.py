@@ -114,7 +114,7 @@ class _CheckedRecovery:
         rebuilt = recovered.plan.method is RecoveryMethod.REBUILD and recovered.rows > 0
         begun = recovered.plan.method is RecoveryMethod.REBUILD and not rebuilt
         self._world.events["state begun" if begun else f"recovered by {recovered.plan.method.value}"] += 1
-        self._world.oracles[source.log.place.name].recovered(source.partition, wanted.last, recovered.state)
+        self._world.oracles[source.log.place.name].recovered(source.partition, wanted, recovered.state)
         if rebuilt:
             self._world.clock.advance(self._world.settings.rebuild_s)
         return recovered

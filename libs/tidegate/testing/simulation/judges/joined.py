@@ -20,7 +20,7 @@ from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, me
 from tidegate.contracts.records import Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
-from tidegate.operators.testing.laws import Partition, Table
+from tidegate.operators.testing.laws import Partition, Step, Table
 from tidegate.testing.simulation.judges.oracle import Oracle, Violation
 from tidegate.testing.simulation.settings import GRACE_MS
 
@@ -105,7 +105,7 @@ class ReaderOracle(Oracle):
             state = table.state_at(meta.inputs[name].version, partition)
             twin.read_table(state, meta.changed[partition].open_until(name), name)
 
-    def _note(self, partition: int, result: StepResult) -> None:
+    def _note(self, partition: int, step: Step, result: StepResult) -> None:
         self._waiting[partition] = measured(result.measures, "waiting_records_now")
 
 
@@ -145,7 +145,7 @@ class JoinOracle(ReaderOracle):
             found[offset] = since if since is not None and versions[since].value is not None else None
         return found
 
-    def _note(self, partition: int, result: StepResult) -> None:
-        super()._note(partition, result)
+    def _note(self, partition: int, step: Step, result: StepResult) -> None:
+        super()._note(partition, step, result)
         rows = result.emissions.to_pylist()
         self._met[partition] += [(row["offset"], row["valid_from"]) for row in rows]

@@ -6,6 +6,7 @@ each commit must emit. Whatever becomes visible in Kafka must be the next record
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, ParamSpec
@@ -31,13 +32,12 @@ from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.partitioner import partitions_of
 from tidegate.kernels.record_format.record_batch import decode, decode_headers, encode_headers
 from tidegate.operators.registry import operator_for
-from tidegate.operators.testing.laws import Advance, Flush, Partition
+from tidegate.operators.testing.laws import Advance, Change, Flush, Partition, Step
 from tidegate.runtime.configuration.application import config_of
 from tidegate.runtime.publishing.topics import configured
-from tidegate.state.protocol_decisions import parse_mark
+from tidegate.state.protocol_decisions import Wanted, parse_mark
 from tidegate.testing.simulation.kafka.broker import Watchers
 from tidegate.testing.simulation.kafka.partition_log import Batch
-from tidegate.testing.simulation.settings import DEAD_LETTERS
 
 Facts = ParamSpec("Facts")
 
@@ -78,6 +78,8 @@ class Oracle:
     """The oracle of one operator's log and output."""
 
     tables: Mapping[str, Oracle] = MappingProxyType({})
+    further_topics: tuple[str, ...] = ()
+    """Topics that the operator may write beside those of its first configuration."""
 
     def __init__(self, config: OperatorConfig, partitions: int) -> None:
         self._config, self.input, self._outputs = config, config.input, config.outputs()
@@ -90,14 +92,16 @@ class Oracle:
         by_key = configured(config).partitions
         outlets = [
             Outlet(topic, place, source)
-            for topic in configured(config).topics
+            for topic in dict.fromkeys((*configured(config).topics, *self.further_topics))
             for source in range(partitions)
             for place in (range(by_key[topic]) if topic in by_key else [source])
         ]
         self.expected: dict[Outlet, list[Emission]] = {outlet: [] for outlet in outlets}
         self.visible = dict.fromkeys(outlets, 0)
         self.newest: BatchMeta | None = None
-        self.flushed = self.changed = False
+        self.made: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
+        self.flushed = False
+        self.events: Counter[str] = Counter()
         self._marked = [-1] * partitions
         self._ends: dict[int, int] = {}
         self.lost_from: dict[int, int] = {}
@@ -135,11 +139,6 @@ class Oracle:
         """Return how many records there must be in that partition."""
         return sum(len(due) for outlet, due in self.expected.items() if outlet[:2] == (topic, partition))
 
-    def made_of(self, topic: str, source: int) -> list[tuple[int, int]]:
-        """Return the batch and the seq of what the topic must get of a partition of the input, in order."""
-        made = (due for outlet, due in self.expected.items() if (outlet.topic, outlet.source) == (topic, source))
-        return sorted((emission.batch, emission.seq) for due in made for emission in due)
-
     def note_foreign_version(self, version: int) -> None:
         """Do nothing: another program wrote that version of the log, without changing data."""
 
@@ -161,23 +160,35 @@ class Oracle:
         """Return what the partition holds, as changelog rows."""
         return self._partitions[partition].state.snapshot()
 
-    def recovered(self, partition: int, last: tuple[int, str] | None, state: OperatorState) -> None:
+    def in_log(self, partition: int) -> pa.Table:
+        """Return what the log has of the partition's state."""
+        return self.held(partition)
+
+    def recovered(self, partition: int, wanted: Wanted, state: OperatorState) -> None:
         """Check a recovered state against the oracle's, if it is the state of the newest commit.
 
-        `last` identifies the commit whose state was recovered. Raise Violation if the states differ.
+        `wanted` identifies the commit whose state was recovered. Raise Violation if the states differ.
         """
-        if self.newest is None or self.newest.partitions[partition].last != last:
+        if self.newest is None or self.newest.partitions[partition].last != wanted.last:
             return
         found, due = state.snapshot(), self.held(partition)
         if sorted_rows(found, due.column_names) != sorted_rows(due, due.column_names):
             self._violation = Violation(
-                f"state of {partition} after {last}: {found.to_pylist()}, must be {due.to_pylist()}"
+                f"state of {partition} after {wanted.last}: {found.to_pylist()}, must be {due.to_pylist()}"
             )
             raise self._violation
 
     def is_waiting_for_table(self) -> bool:
         """Return True while records are held only because a table is behind; always False without a table."""
         return False
+
+    def is_predicted(self) -> bool:
+        """Return True if the input alone determines the output: no clock, no flush and no truncation took part.
+
+        Of two topics, none waits for one that has no more.
+        """
+        by_clock = self._config.idle_after is not None or len(self._config.inputs) > 1
+        return not (by_clock or self.flushed or self.truncated)
 
     def actual_and_expected(self, partition: int) -> tuple[list[Any], list[Any]]:
         """Return what was emitted, and what a single batch over the whole input would emit."""
@@ -221,15 +232,12 @@ class Oracle:
         if meta.action == "claim" and meta.settings:
             self._follow(config_of(meta.settings))
         for partition, change in meta.changed.items():
-            result = self._play(partition, before, meta)
+            step = self._step(partition, before, meta)
+            result = self._partitions[partition].play(step)
             if (result.counts, result.stream_time) != (change.counts, meta.partitions[partition].stream_time):
                 raise Violation(f"batch {meta.batch}, partition {partition}: {change.counts}, must be {result.counts}")
-            self._note(partition, result)
-            for output in self._outputs:
-                for outlet, written in _placed(output, partition, _emissions(meta.batch, result, output.step)).items():
-                    self._expect(outlet, written)
-            letters = _dead_letters(meta.batch, partition, result, self._origins(partition))
-            self._expect(Outlet(DEAD_LETTERS, partition, partition), letters)
+            self._note(partition, step, result)
+            self._expect(meta.batch, partition, result)
         for partition, (reached, end) in meta.skipped.items() if meta.action == "skip" else ():
             if self.lost_from.pop(partition, None) != end:
                 raise Violation(f"partition {partition} goes back to {end}")
@@ -243,27 +251,18 @@ class Oracle:
         return lambda offset: (self.input, offset - self._reused_offsets[partition])
 
     def _follow(self, config: OperatorConfig) -> None:
-        """Go on under the configuration that a claim has brought."""
-        if config == self._config:
-            return
-        self._config, self.changed = config, True
-        for twin in self._partitions:
-            twin.operator = operator_for(config)
-            twin.reopen(twin.storage)
+        """Go on under the configuration of a claim. Raise Violation if it is another one than the claims before had."""
+        if config != self._config:
+            raise Violation(f"a claim with another configuration: {config}")
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
         """Give the twin what the batch knew besides its records."""
 
-    def _note(self, partition: int, result: StepResult) -> None:
+    def _note(self, partition: int, step: Step, result: StepResult) -> None:
         """Keep what the comparison at the end needs of a batch."""
 
-    def _expect(self, outlet: Outlet, written: list[Emission]) -> None:
-        """Add the records to the expected output, if the operator writes to the topic."""
-        if outlet in self.expected:
-            self.expected[outlet] += written
-
-    def _play(self, partition: int, before: BatchMeta | None, meta: BatchMeta) -> StepResult:
-        """Play the batch on the oracle's own partition and return the result."""
+    def _step(self, partition: int, before: BatchMeta | None, meta: BatchMeta) -> Step:
+        """Return what the batch does, for the oracle's own partition."""
         if before is None:
             raise Violation("a batch before any claim")
         twin = self._partitions[partition]
@@ -274,15 +273,15 @@ class Oracle:
             raise Violation(f"partition {partition} goes on at {start}; {self.lost_from[partition]} on was lost")
         if start != end:
             found = self._read(partition, before, meta)
-            return twin.play([row._replace(offset=row.offset + self._reused_offsets[partition]) for row in found])
+            return [row._replace(offset=row.offset + self._reused_offsets[partition]) for row in found]
         if meta.action == "flush":
-            return twin.play(Flush())
+            return Flush()
         if meta.action == "apply":
-            return twin.play([])
+            return Change(self._config)
         growth = meta.partitions[partition].stream_time - max(0, twin.state.stream_time)
         if growth > 0 and (unread := self._ends[partition] - end) > 0:  # they were there before the batch was planned
             raise Violation(f"an idle advance of partition {partition} at {end}, before {unread} offsets are read")
-        return twin.play(Advance(growth))
+        return Advance(growth)
 
     def _read(self, partition: int, before: BatchMeta, meta: BatchMeta) -> list[Row]:
         """Return the records that the batch has read, in the order in which they are processed."""
@@ -290,6 +289,16 @@ class Oracle:
         return [row for offset, row in sorted(self.inputs[partition].items()) if start <= offset < end]
 
     # ---- the output
+
+    def _expect(self, batch: int, partition: int, result: StepResult) -> None:
+        """Add what a batch made in a partition to the expected output."""
+        self.made[partition] += [(batch, seq) for seq in range(result.emissions.num_rows)]
+        for output in self._outputs:
+            for outlet, written in _placed(output, partition, _emissions(batch, result, output.step)).items():
+                self.expected[outlet] += written
+        if (topic := self._config.dead_letters) is not None:
+            letters = _dead_letters(batch, partition, result, self._origins(partition))
+            self.expected[Outlet(topic, partition, partition)] += letters
 
     def _published(self, topic: str, partition: int, batches: Sequence[Batch]) -> None:
         for batch in batches:
