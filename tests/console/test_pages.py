@@ -288,3 +288,24 @@ def test_each_row_leads_to_the_time_line_of_its_key(browser: Browser, tmp_path: 
     ]
     earlier = client.get(link[1].replace("&amp;", "&") + "&batch=1").text
     assert "batch 1: held, offset 0" in earlier and "emitted (" not in earlier
+
+
+def test_every_link_leads_to_a_page(browser: Browser, tmp_path: Path, impatient: None) -> None:
+    """The pipeline's results are those of a last step, which holds no keys."""
+    steps = [*PIPELINE["steps"], {"filter": "delay > 1"}]
+    given = application(tmp_path, limited=SUPPRESSION, table=TABLE, chain=PIPELINE | {"steps": steps})
+    for name in ("limited", "table", "chain"):
+        Written(given, name).batch([record(b"a", b'{"delay": 3}', 0, 0), record(b"b", b'{"delay": 3}', 60, 1)])
+    pages, to_visit, seen = browser(given), ["/"], set[tuple[str, ...]]()
+    while to_visit:
+        link = to_visit.pop(0)
+        path, _, query = link.partition("?")
+        if (shape := (path, *re.findall(r"step=\w+|\w+=", query))) in seen:
+            continue
+        seen.add(shape)
+        answer = pages.get(link)
+        assert answer.status_code == 200, link
+        found = [unescape(each) for each in re.findall(r'<a [^>]*href="(/[^"#]*)', answer.text)]
+        to_visit += [each for each in found if each != "/logout"]
+    paths = {path for path, *_ in seen}
+    assert {"/operators/chain/emissions", "/operators/chain/held", "/operators/chain/key", "/sql"} <= paths

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import pytest
 
+from tests.docs.demo import demo_of
 from tests.docs.pages import DOCS, blocks
-from tidegate.application.target import load
 from tidegate.console.pages.known_logs import KnownLogs
 from tidegate.console.sql.running import run
 from tidegate.console.sql.views import views_of
-from tidegate.devkit.embedded_broker import Broker
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.explanation.finding import explain
 from tidegate.runtime.doctor.explanation.recomputation import from_topic
-from tidegate.runtime.install.paths import jars
 from tidegate.state.delta_log.positions import Position
 from tidegate.state.earlier_batches import log_after
 from tidegate.state.lake.opening import open_lake
@@ -36,21 +30,8 @@ EMITTING = {"suppression", "stream_table_join", "windowed_aggregation", "pipelin
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
     """The application of the demo after some days, with its broker."""
-    home = tmp_path_factory.mktemp("demo")
-    (home / "jars").mkdir()
-    for kind in ("spark", "broker"):
-        (home / "jars" / kind).symlink_to(jars(kind))  # type: ignore[arg-type]
-    command = [sys.executable, "-m", "tidegate.cli.main", "demo", "--days", str(DAYS)]
-    shown = subprocess.run(
-        command, env=os.environ | {"TIDEGATE_HOME": str(home)}, capture_output=True, text=True, check=True
-    ).stdout
-    assert "console " in shown.splitlines()[-1]
-    with (
-        Broker.start(home / "demo" / "kafka", jars("broker")) as broker,
-        pytest.MonkeyPatch.context() as patch,
-    ):
-        patch.setenv("TIDEGATE_KAFKA__BOOTSTRAP_SERVERS", broker.bootstrap)
-        yield load(Path(f"{home}/demo/app.py:app"))
+    with demo_of(tmp_path_factory.mktemp("demo"), DAYS) as application:
+        yield application
 
 
 def test_the_query_of_the_page_counts_late_departures(demo: Application) -> None:

@@ -11,7 +11,7 @@ from tidegate.console import rows
 from tidegate.console.pages.rendering import page as rendered
 from tidegate.console.pages.sources import Sources, content_of
 from tidegate.console.tables import cells_of
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config import OperatorConfig, OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.log_schema import Kind as RowKind
 from tidegate.operators.registry import kind_of
@@ -43,7 +43,7 @@ def rows_page(sources: Sources, name: str, what: str, rules: OperatorRules, quer
         explained=_explained(name, page) if query.kind == "emission" else [],
         query=query,
         batches=log.readable(),
-        keys=_key_links(name, page, query),
+        keys=_key_links(config, name, page, query),
         older=None if page.older is None else address_of(name, what, fixed | {"before": page.older}),
         here=address_of(name, what, fixed | {"before": query.before}),
         step_links=[(step, address_of(name, what, asked | {"step": step})) for step, _ in content if step is not None],
@@ -51,16 +51,16 @@ def rows_page(sources: Sources, name: str, what: str, rules: OperatorRules, quer
     )
 
 
-def _key_links(name: str, page: rows.Page, query: rows.Query) -> list[str]:
-    """Return the address of the time line of each row's key; none for a null key."""
-    asked = {"step": query.step, "batch": query.batch}
-    found = page.rows.select(["key", "partition"]).to_pylist()
-    return [
-        ""
-        if row["key"] is None or len(row["key"]) > LONGEST_KEY
-        else address_of(name, "key", asked | {"partition": row["partition"], "key": f"0x{row['key'].hex()}"})
-        for row in found
-    ]
+def _key_links(config: OperatorConfig, name: str, page: rows.Page, query: rows.Query) -> list[str]:
+    """Return the address of the time line of each row's key; none for a null key, nor for a step that has no keys."""
+    steps, shown = config.operators, [each for each in ("key", "partition", "step") if each in page.rows.column_names]
+    links = []
+    for row in page.rows.select(shown).to_pylist():
+        key, step = row["key"], query.step or row.get("step")
+        has_line = key is not None and len(key) <= LONGEST_KEY and (not steps or step in steps)
+        asked = {"step": step if steps else None, "batch": query.batch, "partition": row["partition"]}
+        links.append(address_of(name, "key", asked | {"key": f"0x{key.hex()}"}) if has_line else "")
+    return links
 
 
 def _explained(name: str, page: rows.Page) -> list[str]:
