@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -15,6 +14,7 @@ from playwright.sync_api import Browser, Page
 
 from tests.console.in_chromium.conftest import opened, served
 from tests.console.in_chromium.test_pages import NARROW, WIDE
+from tests.console.test_pages import shape
 from tests.docs.demo import demo_of, target
 from tests.patience import PATIENCE_S, wait_for
 from tidegate.runtime.configuration.application import Application
@@ -42,15 +42,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             with served(application, target(home)) as address:
                 yield Site(address, application)
             service.terminate()
-
-
-def shape(link: str) -> tuple[str, ...]:
-    """What kind of page a link leads to: its path, the names of what its query says, and the step."""
-    parts = urlsplit(link)
-    return (
-        parts.path,
-        *sorted({f"{name}={value}" if name == "step" else name for name, value in parse_qsl(parts.query)}),
-    )
 
 
 def links(page: Page, site: str) -> list[str]:

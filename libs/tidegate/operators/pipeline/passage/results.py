@@ -184,8 +184,6 @@ def refused_rows(rows: pa.Table, step: str, source: Array, *, of_input: bool) ->
 
 def taken_rows(rows: pa.Table, untaken: Set[int]) -> pa.Table:
     """Return refused rows where those of records that another branch takes are no records of the input any more."""
-    if not rows.num_rows:
-        return rows
     known = pc.is_in(rows[SOURCE.name], pa.array(sorted(untaken), SOURCE.type))
     taken = pc.and_(pc.is_null(rows[TOPIC.name]), pc.invert(known))
     of_step = pc.binary_join_element_wise(STEP_TOPIC, rows[STEP.name], "")
@@ -195,8 +193,6 @@ def taken_rows(rows: pa.Table, untaken: Set[int]) -> pa.Table:
 
 def with_given_bytes(rows: pa.Table, records: Records) -> pa.Table:
     """Return refused rows of the input with key, value and headers as they were before any step changed them."""
-    if not rows.num_rows:
-        return rows
     places = np.arange(len(records)) if records.time_only is None else np.flatnonzero(~records.time_only)
     at = places[np.searchsorted(records.offset[places], rows["offset"].to_numpy())]
     given = _record_columns(records.take(at))

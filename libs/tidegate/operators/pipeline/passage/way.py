@@ -145,7 +145,7 @@ class Batch:
         emissions = pa.concat_tables(self.emissions.values(), promote_options="default")
         # rule: refused-by-all-branches
         untaken = self.steps.untaken(self.refused, self.flows)
-        late, rejected = (taken_rows(self._refused_rows(name), untaken) for name in ("late", "rejected"))
+        late, rejected = (self._refused_rows(name, untaken) for name in ("late", "rejected"))
         forth, back = (moved_times(*times, self.schema) for times in ((before, after), (after, before)))
         return StepResult(
             emissions=emissions,
@@ -164,8 +164,9 @@ class Batch:
         """Keep a step's results as emissions of the pipeline. `source`: the input record that caused each."""
         self.emissions[step.name] = sourced(tagged(emissions, step.shown), source)
 
-    def _refused_rows(self, name: str) -> pa.Table:
-        return pa.concat_tables(self._kept(name) or [_NONE_REFUSED])
+    def _refused_rows(self, name: str, untaken: Set[int]) -> pa.Table:
+        kept = self._kept(name)
+        return taken_rows(pa.concat_tables(kept), untaken) if kept else _NONE_REFUSED
 
     def _counts(self, untaken: Set[int], rejected: pa.Table, emitted: int) -> Counts:
         """Return what became of the input's records: applied if a step takes it that reads the input."""
