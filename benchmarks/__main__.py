@@ -74,6 +74,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "filter_ratio": Bound(least=0.90),
         "json_filter_ratio": Bound(least=0.90),
     },
+    "typed_values": {"filter_ratio": Bound(least=0.60)},
     "live_windows": {"batch_ratio": Bound(most=1.3)},
     "join_kernel": {},
     "console": {"worst_page_p95_s": Bound(most=1), "slider_p95_s": Bound(most=0.3), "memory_mb": Bound(most=500)},

@@ -7,6 +7,7 @@ of i.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -22,6 +23,14 @@ from tidegate.runtime.kafka.topics import create_topic
 RECORDS, KEYS, PARTITIONS = 4_000_000, 10_000, 4
 FIRST_TIMESTAMP, RECORDS_PER_MS, LATENESS_MS = 1_700_000_000_000, 10, 5_000
 CHUNK, SEED, TIMEOUT_S = 250_000, 1, 120.0
+Numbers = npt.NDArray[np.int64]
+
+
+def json_values(number: Numbers, key: Numbers) -> pa.Array:
+    """Return JSON values with the number of each record, an amount, and a text that fills them up."""
+    amount = pa.array(number % 1_000).cast(pa.string())
+    value = ['{"id":', pa.array(number).cast(pa.string()), ',"v":', amount, ',"pad":"abcdefghijklmnopqrstuvwxyz"}', ""]
+    return pc.binary_join_element_wise(*value)
 
 
 def load(
@@ -33,25 +42,25 @@ def load(
     partitions: int = PARTITIONS,
     span_ms: int | None = None,
     seed: int = SEED,
+    values: Callable[[Numbers, Numbers], pa.Array] = json_values,
 ) -> int:
     """Create the topic, produce the load to it, and return the number of records.
 
-    Timestamps are spread over `span_ms`. Another seed gives other keys and another lateness.
+    Timestamps are spread over `span_ms`. Another seed gives other keys and another lateness. `values` makes the values
+    from the numbers of the records and of their keys.
     """
     options = {"bootstrap.servers": bootstrap}
     create_topic(options, topic, partitions)
     key, timestamp = columns(records, keys, records // RECORDS_PER_MS if span_ms is None else span_ms, seed)
     with ThreadPoolExecutor(partitions) as threads:
         written = threads.map(
-            lambda partition: _fill(KafkaClient(options), topic, partition, partitions, key, timestamp),
+            lambda partition: _fill(KafkaClient(options), topic, partition, partitions, key, timestamp, values),
             range(partitions),
         )
     return sum(written)
 
 
-def columns(
-    records: int, keys: int, span_ms: int, seed: int = SEED
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def columns(records: int, keys: int, span_ms: int, seed: int = SEED) -> tuple[Numbers, Numbers]:
     """Return the key's number and the timestamp (ms) of every record; the same arguments give the same result."""
     random = np.random.default_rng(seed)
     key = random.integers(0, keys, records)
@@ -64,28 +73,35 @@ def _fill(
     topic: str,
     partition: int,
     partitions: int,
-    key: npt.NDArray[np.int64],
-    timestamp: npt.NDArray[np.int64],
+    key: Numbers,
+    timestamp: Numbers,
+    values: Callable[[Numbers, Numbers], pa.Array],
 ) -> int:
     mine = np.flatnonzero(key % partitions == partition)
     try:
         for start in range(0, len(mine), CHUNK):
             chosen = mine[start : start + CHUNK]
-            write_columns(client, topic, partition, outgoing(chosen, key[chosen], timestamp[chosen]), TIMEOUT_S)
+            write_columns(client, topic, partition, outgoing(chosen, key[chosen], timestamp[chosen], values), TIMEOUT_S)
     finally:
         client.close()
     return len(mine)
 
 
 def outgoing(
-    number: npt.NDArray[np.int64], key: npt.NDArray[np.int64], timestamp: npt.NDArray[np.int64]
+    number: Numbers,
+    key: Numbers,
+    timestamp: Numbers,
+    values: Callable[[Numbers, Numbers], pa.Array] = json_values,
 ) -> OutgoingColumns:
-    digits = pc.utf8_lpad(pa.array(key).cast(pa.string()), 6, "0")
-    amount = pa.array(number % 1_000).cast(pa.string())
-    value = ['{"id":', pa.array(number).cast(pa.string()), ',"v":', amount, ',"pad":"abcdefghijklmnopqrstuvwxyz"}', ""]
+    """Return the records with these numbers, ready to be produced."""
     return OutgoingColumns(
-        key=pc.binary_join_element_wise("k", digits, "").cast(pa.binary()),
-        value=pc.binary_join_element_wise(*value).cast(pa.binary()),
+        key=key_names(key).cast(pa.binary()),
+        value=values(number, key).cast(pa.binary()),
         headers=pa.nulls(len(number), pa.binary()),
         timestamp=timestamp,
     )
+
+
+def key_names(key: Numbers) -> pa.Array:
+    """Return the keys with these numbers."""
+    return pc.binary_join_element_wise("k", pc.utf8_lpad(pa.array(key).cast(pa.string()), 6, "0"), "")
