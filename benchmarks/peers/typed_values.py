@@ -46,12 +46,11 @@ def measure(say: Any, records: int = RECORDS) -> dict[str, float]:
 
 
 def _filtered(folder: Path) -> dict[str, Any]:
-    """Return a pipeline of a filter and the suppression. Writes the schema."""
-    schema, schemas = folder / "payment.avsc", folder / "schemas"
+    """Write the schema into a folder, and return a pipeline of a filter and the suppression."""
+    schemas = folder / "schemas"
     schemas.mkdir()
-    for file in (schema, schemas / f"{NUMBER}.avsc"):
-        file.write_text(json.dumps(SCHEMA))
-    value = {"avro": {"schema": str(schema), "schemas": str(schemas)}}
+    (schemas / f"{NUMBER}.avsc").write_text(json.dumps(SCHEMA))
+    value = {"avro": {"schema": SCHEMA, "schemas": str(schemas)}}
     return {"kind": "pipeline", "value": value, "steps": [{"filter": "amount >= 0"}, {"name": "updates", **OPERATOR}]}
 
 
