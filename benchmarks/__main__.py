@@ -32,7 +32,11 @@ class Bound:
 BOUNDS: dict[str, dict[str, Bound]] = {
     "kernel": {"kernel_records_per_s": Bound(least=10_000_000)},
     "window_store": {"put_fetch_per_s": Bound(least=5_000_000)},
-    "codecs": {"avro_read_per_s": Bound(least=10_000_000), "protobuf_read_per_s": Bound(least=5_000_000)},
+    "codecs": {
+        "avro_read_per_s": Bound(least=10_000_000),
+        "protobuf_read_per_s": Bound(least=5_000_000),
+        "json_read_per_s": Bound(least=5_000_000),
+    },
     "versions": {"lookups_per_s": Bound(least=5_000_000), "restore_s": Bound(most=30)},
     "suppression": {"ratio": Bound(least=5.0)},
     "latency": {

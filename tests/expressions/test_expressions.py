@@ -85,6 +85,12 @@ def test_what_is_not_a_value_of_one_row_is_refused_with_the_reason(text, says):
     assert refused.value.remedy
 
 
+def test_an_expression_reads_the_paths_that_it_names():
+    found = check("n + coalesce(WEATHER.Gust, weather['gust'])", SCHEMA)
+    assert found.paths == {("n",), ("weather", "gust"), ("weather",)}
+    assert check("weather.gust > 3", SCHEMA).paths == {("weather", "gust")}
+
+
 def test_a_condition_must_be_true_or_false():
     assert check_condition("n < 3 and text is not null", SCHEMA).columns == {"n", "text"}
     with pytest.raises(UserError, match="must be true or false"):

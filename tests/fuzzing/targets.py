@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from tests import test_versioned_table, test_window_store
 from tests.fuzzing.state_files import test_a_damaged_header_reads_as_an_earlier_one_or_none
 from tests.kernels import collisions, test_hash_index, test_record_batch, test_version_chains
-from tests.kernels.codecs import test_avro, test_json_columns, test_json_text, test_primitives, test_protobuf
+from tests.kernels.codecs import (
+    test_avro,
+    test_json_columns,
+    test_json_shapes,
+    test_json_text,
+    test_primitives,
+    test_protobuf,
+)
 from tests.laws import test_laws
 from tests.operators import test_damage
 from tidegate.operators.testing import strategies
@@ -35,12 +42,14 @@ PROPERTIES: tuple[Any, ...] = (
     test_json_text.test_base64_is_that_of_the_oracle,
     test_json_columns.test_columns_are_what_another_parser_reads,
     test_json_columns.test_bytes_are_json_when_another_parser_reads_them_and_nothing_fails,
+    test_json_shapes.test_values_are_read_alike_alone_and_behind_others,
     test_primitives.test_a_value_is_read_as_another_reader_does_or_refused,
-    test_avro.test_values_are_read_as_by_fastavro_and_only_wanted_fields,
-    test_avro.test_a_mutated_value_is_read_as_by_fastavro_or_refused,
+    test_avro.test_values_are_read_as_by_fastavro_and_only_wanted_paths,
+    test_avro.test_a_damaged_value_is_read_as_by_fastavro_or_refused,
     test_avro.test_values_of_an_older_schema_are_read_as_the_specification_resolves_them,
-    test_protobuf.test_values_are_read_as_by_google_s_library_and_only_wanted_fields,
-    test_protobuf.test_a_mutated_value_is_read_as_by_google_s_library_or_refused,
+    test_protobuf.test_values_are_read_as_by_google_s_library_and_only_wanted_paths,
+    test_protobuf.test_a_damaged_value_is_read_as_by_google_s_library_or_refused,
+    test_protobuf.test_every_occurrence_of_a_field_is_read_and_refused_as_by_google_s_library,
     test_hash_index.test_probing_finds_exactly_the_slots_with_the_fingerprint,
     test_version_chains.test_the_index_and_the_blocks_can_be_rebuilt,
     test_window_store.test_every_put_is_accepted_and_kept_as_by_the_oracle,

@@ -23,11 +23,15 @@ from tests.pipelines.test_rules import pipeline, problems
 from tidegate.contracts.errors import InvalidValue, Unavailable, UserError
 from tidegate.contracts.flow import Flow
 from tidegate.contracts.records import Records, Row
+from tidegate.contracts.values import part_of
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
+from tidegate.kernels.codecs.avro.schemas import columns_of
+from tidegate.kernels.codecs.avro.schemas import read_schema as read_avro
 from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
-from tidegate.kernels.codecs.protobuf.schemas import read_schema
+from tidegate.kernels.codecs.protobuf.schemas import columns_of as columns_of_message
+from tidegate.kernels.codecs.protobuf.schemas import message_of, read_schema
 from tidegate.kernels.codecs.registry_format import FileSource
 from tidegate.kernels.codecs.schema_sources import source_of
 from tidegate.operators.pipeline.building import steps_of
@@ -115,7 +119,8 @@ def knots(source: FileSource) -> list[object]:
     """What a reader whose schema is one file reads of a value of schema 5."""
     body = message_class(INLINED, "weather.Report")(wind={"gust": {"knots": 7.5}}).SerializeToString()
     value = np.frombuffer(in_wire_format(body, 5, b"\0"), np.uint8)
-    reader = ProtobufDecoder(INLINED, "weather.Report", ["wind"], source)
+    wind = part_of(columns_of_message(message_of(read_schema(INLINED), "weather.Report")), [("wind",)])
+    reader = ProtobufDecoder(INLINED, "weather.Report", wind, source)
     decoded = reader.columns(value, np.array([0]), np.array([len(value)]))
     return [decoded.columns[0].to_pylist(), decoded.causes(np.flatnonzero(decoded.code))]
 
@@ -201,8 +206,7 @@ def test_the_registry_s_own_serializers_write_what_is_read_and_read_what_is_writ
     options = {"auto.register.schemas": False, "use.schema.id": 17}
     flown = {"carrier": "UA", "delay": 20, "scheduled": datetime(2013, 1, 1, tzinfo=UTC), "weather": {"gust": 41.5}}
     value = AvroSerializer(client, None, conf=options)(flown, context)
-    fields = {name: name for name in ("carrier", "delay", "scheduled", "weather")}
-    columns = AvroDecoder(TEXT, fields, source_of(registry))
+    columns = AvroDecoder(TEXT, columns_of(read_avro(TEXT)), source_of(registry))
     decoded = columns.columns(np.frombuffer(value, np.uint8), np.zeros(1, np.int64), np.array([len(value)]))
     [row] = pa.table(decoded.columns, columns.schema).to_pylist()
     assert row == flown | {"scheduled": datetime(2013, 1, 1)}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Callable
+from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -14,9 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
+from tests.kernels.codecs import avro_strategies as avro
+from tests.kernels.codecs import protobuf_strategies as protobuf
+from tests.kernels.codecs.damage import damaged
 from tidegate.contracts.flow import Flow, Sifted
 from tidegate.contracts.records import Records, Row
-from tidegate.contracts.values import Primitive, Values, schema_of
+from tidegate.contracts.values import Avro, Primitive, Protobuf, Values, schema_of
 from tidegate.operators.pipeline.evaluated.compiling import compiled
 from tidegate.operators.pipeline.evaluated.encoding import encoding
 from tidegate.operators.pipeline.rules.places import Place
@@ -54,6 +59,21 @@ def test_an_untouched_value_leaves_byte_for_byte() -> None:
 def test_what_nobody_reads_is_not_decoded() -> None:
     sifted = sift([Filter(filter="key = 'k'::blob")], rows_of(b"nonsense", None))
     assert (values_of(sifted), len(sifted.rejected)) == ([b"nonsense", None], 0)
+
+
+def test_of_a_record_in_a_value_only_the_fields_that_expressions_name_are_read() -> None:
+    values = Values.of_fields(schema_of({"weather": {"gust": "float64", "at": {"place": "string", "n": "int64"}}}))
+    given_rows = rows_of(
+        {"weather": {"gust": 50, "at": 7}},
+        {"weather": {"gust": 50, "at": {"place": "JFK", "n": "x"}}},
+        {"weather": {"gust": "x", "at": {"place": "JFK"}}},
+    )
+    one = sift([Filter(filter="weather.gust > 40")], given_rows, place(values))
+    assert (len(values_of(one)), one.rejected.tolist()) == (2, [2])
+    other = sift([Filter(filter="weather.at.place = 'JFK'")], given_rows, place(values))
+    assert (len(values_of(other)), other.rejected.tolist()) == (2, [0])
+    whole = sift([Filter(filter="weather is not null")], given_rows, place(values))
+    assert whole.rejected.tolist() == [0, 1, 2]
 
 
 def test_a_row_that_an_earlier_step_dropped_is_not_rejected_by_a_later_one() -> None:
@@ -256,3 +276,68 @@ def _by_the_row(chain: list[tuple[str, int]], values: list[dict[str, Any]]) -> t
         left += [] if state.value is None else [state.value.get("delay")]
         causes += [] if state.cause is None else [state.cause]
     return left, causes
+
+
+# ---- damaged values that a step reads and writes
+
+_TYPES = {"n": ["null", "long"], "f": "double", "text": "string"}
+_RECORD = {"type": "record", "name": "R", "fields": [{"name": name, "type": _TYPES[name]} for name in _TYPES]}
+_MESSAGE = 'syntax = "proto3"; message R { optional int64 n = 1; double f = 2; string text = 3; }'
+_FIELDS = pa.schema({"n": pa.int64(), "f": pa.float64(), "text": pa.string()})
+_VALUE = st.fixed_dictionaries(
+    {
+        "n": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "f": st.floats(allow_nan=False, allow_infinity=False),
+        "text": st.text(max_size=5),
+    }
+)
+
+
+class Format(NamedTuple):
+    """A format of values: what a pipeline knows of them, and how others write and read them."""
+
+    values: Values
+    write: Callable[[dict[str, Any]], bytes]
+    read: Callable[[bytes], Any]
+
+
+@pytest.fixture(scope="module")
+def formats(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Format]:
+    folder = tmp_path_factory.mktemp("schemas")
+    text = json.dumps(_RECORD)
+    (folder / "17.avsc").write_text(text)
+    (folder / "17.proto").write_text(_MESSAGE)
+    made = protobuf.message_class(_MESSAGE)
+    return {
+        "json": Format(Values.of_fields(_FIELDS), lambda row: json.dumps(row).encode(), json.loads),
+        "avro": Format(
+            Values("avro", _FIELDS, Avro(text, str(folder))),
+            lambda row: avro.written(_RECORD, row),
+            lambda value: avro.read_by_oracle(value, _RECORD),
+        ),
+        "protobuf": Format(
+            Values("protobuf", _FIELDS, Protobuf(_MESSAGE, "R", str(folder))),
+            lambda row: protobuf.in_wire_format(made(**row).SerializeToString()),
+            lambda value: protobuf.read_by_oracle(_MESSAGE, value[6:]),
+        ),
+    }
+
+
+@pytest.mark.parametrize(("form", "prefix"), [("json", 0), ("avro", 5), ("protobuf", 6)])
+@given(rows=st.lists(_VALUE, min_size=1, max_size=4), dice=st.randoms())
+def test_what_is_written_of_a_damaged_value_is_what_another_reader_reads_of_it(
+    formats: dict[str, Format], form: str, prefix: int, rows: list[dict[str, Any]], dice: Random
+) -> None:
+    values, write, read = formats[form]
+    whole = [write(row) for row in rows]
+    given_values = [*whole, *(damaged(value, dice, first=prefix) for value in whole)]
+    sifted = sift([WithColumns(with_columns={"m": "coalesce(n, 0) % 7"})], rows_of(*given_values), place(values))
+    assert not set(sifted.rejected.tolist()) & set(range(len(whole)))
+    kept = [value for at, value in enumerate(given_values) if at not in sifted.rejected]
+    for value, found in zip(kept, values_of(sifted), strict=True):
+        expected = read(value)
+        row = {name: expected.get(name) for name in _FIELDS.names}
+        n, f = row["n"] or 0, row["f"]
+        m = abs(n) % 7 * (1 if n > 0 else -1)  # of the sign of n, as in SQL
+        assert found is not None
+        assert json.loads(found) == row | {"f": None if f is None else float(f), "m": m}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -24,6 +24,9 @@ TYPES: dict[str, pa.DataType] = {
 """The types of fields, by name. `json` is the JSON text of any value, such as an array."""
 _NUMBERS = [type for name, type in TYPES.items() if name.startswith(("int", "float", "json"))]
 _NAMES = {type: name for name, type in TYPES.items()}
+
+Path: TypeAlias = tuple[str, ...]
+"""The names that lead to a field, from the outermost on."""
 
 Primitive: TypeAlias = Literal["bytes", "string", "int16", "int32", "int64", "float32", "float64", "uuid"]
 PRIMITIVES: dict[str, pa.DataType] = {
@@ -141,6 +144,20 @@ class Values(NamedTuple):
         if is_number and found not in _NUMBERS:
             shown = "an object" if pa.types.is_struct(found) else _NAMES[found]
             raise InvalidValue(f"field {'.'.join(path)} is no number, but {shown}", "name a field of numbers")
+
+
+def part_of(schema: pa.Schema, paths: Collection[Path]) -> pa.Schema:
+    """Return the fields to which the paths lead, inside of the structs around them. A path to a struct is all of it."""
+    return pa.schema(_part(schema, paths))
+
+
+def _part(fields: Iterable[pa.Field], paths: Collection[Path]) -> Iterator[pa.Field]:
+    for field in fields:
+        inside = [path[1:] for path in paths if path[0] == field.name]
+        if () in inside:
+            yield field
+        elif inside:
+            yield field.with_type(pa.struct(list(_part(field.type, inside))))
 
 
 def schema_of(fields: Mapping[str, Any]) -> pa.Schema:

@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
+from tidegate.contracts.values import Path
 from tidegate.expressions.engine import engine
 from tidegate.expressions.functions import ALLOWED
 
@@ -49,11 +50,16 @@ _AGGREGATE_PARTS = ("distinct", "filter")
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression: its text, the columns that it reads, and the type of its values."""
+    """A checked expression: its text, the paths of the fields that it reads, and the type of its values."""
 
     text: str
-    columns: frozenset[str]
+    paths: frozenset[Path]
     type: pa.DataType
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """Return the columns in which the fields are."""
+        return frozenset(column for column, *_ in self.paths)
 
 
 @lru_cache(maxsize=1_024)  # a configuration is read many times, and DuckDB takes milliseconds
@@ -63,8 +69,8 @@ def check(text: str, schema: pa.Schema) -> Expression:
     parts = list(_parts(_root(text)))
     for part in parts:
         _check_part(text, part)
-    columns = frozenset(_column(part, schema, text) for part in parts if part["class"] == "COLUMN_REF")
-    return Expression(text, columns, _type(text, schema))
+    paths = frozenset(_path(part, schema, text) for part in parts if part["class"] == "COLUMN_REF")
+    return Expression(text, paths, _type(text, schema))
 
 
 def check_condition(text: str, schema: pa.Schema) -> Expression:
@@ -160,16 +166,17 @@ def _check_part(text: str, part: Mapping[str, Any]) -> None:
         )
 
 
-def _column(part: Mapping[str, Any], schema: pa.Schema, text: str) -> str:
-    """Return the column that the reference means. Raise UserError if there is none, or if it has no such field."""
+def _path(part: Mapping[str, Any], schema: pa.Schema, text: str) -> Path:
+    """Return the path that the reference means. Raise UserError if there is no such column, or no such field in it."""
     name, *fields = part["column_names"]
-    column = _named(name, list(schema), f"no column {name}", text)
-    within = column
+    within = _named(name, list(schema), f"no column {name}", text)
+    path = [within.name]
     for field in fields:
         if not pa.types.is_struct(within.type):
             break
         within = _named(field, list(within.type), f"no field {field} in {within.name}", text)
-    return str(column.name)
+        path.append(within.name)
+    return tuple(path)
 
 
 def _named(name: str, known: Sequence[pa.Field], problem: str, text: str) -> pa.Field:

@@ -187,6 +187,11 @@ def int_column(column: pa.Array) -> Array:
     return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
+def as_text(values: pa.Array) -> pa.Array:
+    """Return byte strings that are known to be UTF-8 as text, without another look at their bytes."""
+    return pa.Array.from_buffers(pa.string(), len(values), values.buffers(), values.null_count, values.offset)
+
+
 def binary_parts(column: pa.Array | pa.ChunkedArray) -> tuple[Array, Array, Array]:
     """Return the bytes of a column, and the start and the length (-1: a null) of each value in them."""
     array, offset_type = _as_one_array(column)

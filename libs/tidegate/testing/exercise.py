@@ -77,7 +77,8 @@ class _OneSchema:
 def _exercise_avro() -> None:
     """Read a record of Avro, and write one."""
     registry = _OneSchema()
-    AvroDecoder(registry.text, ["n", "d"], registry).columns(*binary_parts(pa.array([registry.value])))
+    reader = AvroDecoder(registry.text, pa.schema({"n": pa.int64(), "d": pa.decimal128(9, 2)}), registry)
+    reader.columns(*binary_parts(pa.array([registry.value])))
     columns = pa.record_batch({"n": pa.array([1])})
     AvroEncoder(columns.schema, f'{{"type": "record", "name": "r", "fields": [{_NUMBER}]}}', 1).encode(columns)
 
@@ -96,7 +97,7 @@ class _OneMessage(_OneSchema):
 def _exercise_protobuf() -> None:
     """Read a message of Protobuf, and write it."""
     registry = _OneMessage()
-    reader = ProtobufDecoder(registry.text, "R", ["n", "d"], registry)
+    reader = ProtobufDecoder(registry.text, "R", pa.schema({"n": pa.int64(), "d": pa.float64()}), registry)
     columns = pa.record_batch(reader.columns(*binary_parts(pa.array([registry.value]))).columns, reader.schema)
     ProtobufEncoder(columns.schema, registry.text, "R", 1).encode(columns)
 

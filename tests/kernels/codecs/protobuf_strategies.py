@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import strategies as st
 
+from tidegate.contracts.values import part_of
 from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
-from tidegate.kernels.codecs.protobuf.schemas import message_of, read_schema
+from tidegate.kernels.codecs.protobuf.schemas import columns_of, message_of, read_schema
 
 SCALARS = (
     *("double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "bytes"),
@@ -123,19 +125,58 @@ def bodies(draw: st.DrawFn, schema: str) -> bytes:
     return b"".join(fill(draw, made()).SerializeToString() for _ in range(count))
 
 
-def mutated(draw: Any, value: bytes) -> bytes:
-    """The value with up to three bytes or parts changed."""
-    found = bytearray(value)
-    for _ in range(draw(st.integers(1, 3))):
-        at = draw(st.integers(0, len(found)))
-        match draw(st.sampled_from(["set", "insert", "cut"])):
-            case "set" if at < len(found):
-                found[at] = draw(st.integers(0, 255))
-            case "insert":
-                found[at:at] = draw(st.binary(min_size=1, max_size=6))
-            case _:
-                del found[at:]
-    return bytes(found)
+@st.composite
+def occurrences(draw: st.DrawFn, message: Any, depth: int = 2) -> bytes:
+    """Fields of the message in any order, each any number of times, well formed and with any content."""
+    numbers = st.sampled_from([field.number for field in message.fields])
+    found = b""
+    for number in draw(st.lists(numbers, max_size=6)):
+        field = message.fields_by_number[number]
+        inner = field.message_type
+        if inner is not None and depth and field.type == _GROUP_TYPE:
+            found += _tag(number, 3) + draw(occurrences(inner, depth - 1)) + _tag(number, 4)
+        elif inner is not None and depth:
+            found += _tag(number, 2) + _sized(draw(occurrences(inner, depth - 1)))
+        else:
+            found += draw(_single_field(number, _WIRES[field.type]))
+    return found
+
+
+@st.composite
+def _single_field(draw: st.DrawFn, number: int, likely: int) -> bytes:
+    """A field, now and then of another wire type than its own."""
+    wire = draw(st.sampled_from([likely] * 5 + [0, 1, 2, 5]))
+    match wire:
+        case 0:
+            content = _varint(draw(st.integers(0, 5) | st.integers(0, 2**64 - 1)))
+        case 2:
+            content = _sized(draw(_BYTES | _TEXT.map(str.encode)))
+        case _:
+            size = 8 if wire == 1 else 4
+            content = draw(st.binary(min_size=size, max_size=size))
+    return _tag(number, wire) + content
+
+
+_GROUP_TYPE = 10
+_WIRES = {**dict.fromkeys((1, 6, 16), 1), **dict.fromkeys((2, 7, 15), 5), **dict.fromkeys((9, 10, 11, 12), 2)}
+_WIRES |= dict.fromkeys((3, 4, 5, 8, 13, 14, 17, 18), 0)
+"""The wire types of fields by the numbers that descriptors have for their types."""
+
+
+def _tag(number: int, wire: int) -> bytes:
+    return _varint(number << 3 | wire)
+
+
+def _sized(content: bytes) -> bytes:
+    return _varint(len(content)) + content
+
+
+def _varint(number: int) -> bytes:
+    found = bytearray()
+    while number > 127:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*found, number])
 
 
 def in_wire_format(body: bytes, number: int = 17, path: bytes = b"\0") -> bytes:
@@ -157,16 +198,21 @@ class Texts:
 
 
 def reading(schema: str, *wanted: str, writers: dict[int, str] | None = None) -> ProtobufDecoder:
-    """A decoder of R, which values of schema 17 are by default."""
-    names = wanted or [field.name for field in message_of(read_schema(schema), "R").fields]
-    return ProtobufDecoder(schema, "R", names, Texts({17: schema} if writers is None else writers))
+    """A decoder of these paths of R, which values of schema 17 are by default."""
+    columns = columns_of(message_of(read_schema(schema), "R"))
+    chosen = part_of(columns, [tuple(path.split(".")) for path in wanted or columns.names])
+    return ProtobufDecoder(schema, "R", chosen, Texts({17: schema} if writers is None else writers))
 
 
-def read_by_oracle(schema: str, body: bytes) -> dict[str, Any] | None:
-    """What the columns must hold; None if Google's library refuses the value."""
+def read_by_oracle(schema: str, body: bytes, wanted: Collection[str] | None = None) -> dict[str, Any] | None:
+    """What the wanted columns must hold (None: all); None if Google's library refuses the value."""
     try:
         message = message_class(schema).FromString(body)
-        return _in_columns(message, MessageToDict(message, True, True), ())
+        for field in message.DESCRIPTOR.fields if wanted is not None else ():
+            if field.name not in wanted:
+                message.ClearField(field.name)
+        found = _in_columns(message, MessageToDict(message, True, True), ())
+        return {name: value for name, value in found.items() if wanted is None or name in wanted}
     except (DecodeError, SerializeToJsonError, UnicodeDecodeError):  # text of proto2 is checked where it is read
         return None
 

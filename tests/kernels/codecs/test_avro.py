@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kernels.codecs import paths
 from tests.kernels.codecs.avro_strategies import (
     Known,
     decoded,
@@ -21,9 +22,12 @@ from tests.kernels.codecs.avro_strategies import (
     values,
     written,
 )
+from tests.kernels.codecs.damage import damaged
 from tidegate.contracts.errors import InvalidValue
+from tidegate.contracts.values import part_of
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.avro.schemas import columns_of, name_of, read_schema
+from tidegate.kernels.codecs.registry_format import PREFIX
 
 pytestmark = pytest.mark.fast
 
@@ -38,34 +42,27 @@ def record(**fields: Any) -> dict[str, Any]:
 
 
 def reading(reader: Any, writers: dict[int, Any], *wanted: str) -> AvroDecoder:
-    names = wanted or [field["name"] for field in reader["fields"]]
-    return AvroDecoder(orjson.dumps(reader).decode(), names, Known(writers))
+    """A decoder of these paths of the reader's schema."""
+    text = orjson.dumps(reader).decode()
+    columns = columns_of(read_schema(text))
+    return AvroDecoder(
+        text, part_of(columns, [tuple(path.split(".")) for path in wanted or columns.names]), Known(writers)
+    )
 
 
 @given(st.data(), schemas())
-def test_values_are_read_as_by_fastavro_and_only_wanted_fields(data: st.DataObject, schema: dict[str, Any]) -> None:
-    names = [field["name"] for field in schema["fields"]]
-    wanted = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1))
+def test_values_are_read_as_by_fastavro_and_only_wanted_paths(data: st.DataObject, schema: dict[str, Any]) -> None:
+    decoder = reading(schema, {17: schema}, *data.draw(paths.some(reading(schema, {}).schema)))
     given_values = data.draw(st.lists(values(schema), max_size=4))
     bytes_ = [written(schema, value) for value in given_values]
-    found = decoded(AvroDecoder(orjson.dumps(schema).decode(), wanted, Known({17: schema})), list(bytes_))
     expected = [in_columns(schema, read_by_oracle(value, schema)) for value in bytes_]
-    assert found == [{name: row[name] for name in names if name in wanted} for row in expected]
+    assert decoded(decoder, list(bytes_)) == [paths.part(row, decoder.schema) for row in expected]
 
 
 @given(st.data(), schemas(times=False))
-def test_a_mutated_value_is_read_as_by_fastavro_or_refused(data: st.DataObject, schema: dict[str, Any]) -> None:
-    value = bytearray(written(schema, data.draw(values(schema))))
-    for _ in range(data.draw(st.integers(1, 3))):
-        at = data.draw(st.integers(5, len(value)))
-        match data.draw(st.sampled_from(["set", "insert", "cut"])):
-            case "set" if at < len(value):
-                value[at] = data.draw(st.integers(0, 255))
-            case "insert":
-                value[at:at] = data.draw(st.binary(min_size=1, max_size=10))
-            case _:
-                del value[at:]
-    given_bytes = bytes(value)
+def test_a_damaged_value_is_read_as_by_fastavro_or_refused(data: st.DataObject, schema: dict[str, Any]) -> None:
+    value = written(schema, data.draw(values(schema)))
+    given_bytes = damaged(value, data.draw(st.randoms()), first=PREFIX)
     [found] = decoded(reading(schema, {17: schema}), [given_bytes])
     if isinstance(found, dict):
         expected = in_columns(schema, read_by_oracle(given_bytes, schema))
@@ -217,6 +214,17 @@ def test_a_field_that_nobody_wants_is_not_decoded() -> None:
     value = written(schema, {"text": "ab", "n": 5}).replace(b"ab", b"\xff\xff")
     assert decoded(reading(schema, {17: schema}, "n"), [value]) == [{"n": 5}]
     assert decoded(reading(schema, {17: schema}), [value]) == ["value: text is no string"]
+
+
+def test_a_field_of_a_record_that_nobody_wants_is_neither_decoded_nor_resolved() -> None:
+    inner = {**record(text="string", n="long"), "name": "I"}
+    schema = record(inside=inner, m="long")
+    value = written(schema, {"inside": {"text": "ab", "n": 5}, "m": 1}).replace(b"ab", b"\xff\xff")
+    assert decoded(reading(schema, {17: schema}, "inside.n"), [value]) == [{"inside": {"n": 5}}]
+    other = {**record(text="long", n="long"), "name": "I"}
+    assert decoded(reading(record(inside=other), {17: schema}, "inside.n"), [value]) == [{"inside": {"n": 5}}]
+    [refused] = decoded(reading(record(inside=other), {17: schema}), [value])
+    assert refused == "value: schema 17 has what the reader's schema lacks"
 
 
 def test_a_type_that_contains_itself_is_a_problem_of_the_reader_and_a_refusal_of_the_writer() -> None:

@@ -98,6 +98,14 @@ def test_a_value_that_does_not_fit_the_schema_is_refused_with_the_first_reason(t
     assert decoded(text, '{"small": 5}') == [(NOTHING, reason), (NOTHING | {"small": 5}, None)]
 
 
+@pytest.mark.parametrize("number", ["1e400", "1" + "0" * 400, "123456789012345678901234567890e300"])
+def test_a_number_that_is_too_large_is_refused_before_what_is_wrong_behind_it(number):
+    texts = [f'{{"half": {number}, "small": 1, "text": 5}}', f'{{"n": "x", "half": {number}, "small": 1}}']
+    decoder = JsonDecoder(pa.schema([SCHEMA.field(name) for name in ("n", "small", "half", "text")]))
+    reasons = [reason for _, reason in decoded(*texts, decoder=decoder)]
+    assert reasons == ["value: half is no float", "value: n is no int64"]
+
+
 def test_no_values_are_no_rows():
     assert decoded() == []
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.kernels.codecs import avro_strategies as avro
 from tests.kernels.codecs import protobuf_strategies as protobuf
 from tests.kernels.codecs import test_json_columns as of_json
+from tests.kernels.codecs.damage import damaged
 from tests.kernels.codecs.test_avro import reading
 from tidegate.kernels.codecs.json_columns import JsonDecoder
 
@@ -23,21 +24,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(3_600)]
 
 SCHEMAS, VALUES = 500, 2_000
 """How many schemas are drawn, and how many damaged values of each."""
-
-
-def damaged(values: Sequence[bytes], dice: random.Random) -> bytes:
-    """One of the values with up to three bytes or parts changed."""
-    found = bytearray(dice.choice(values))
-    for _ in range(dice.choice([1, 1, 2, 3])):
-        at = dice.randint(0, len(found))
-        match dice.choice(["set", "insert", "cut"]):
-            case "set" if at < len(found):
-                found[at] = dice.randrange(256)
-            case "insert":
-                found[at:at] = dice.randbytes(dice.randint(1, 6))
-            case _:
-                del found[at:]
-    return bytes(found)
 
 
 def play(draw_values: Callable[[st.DataObject], tuple[Any, Sequence[bytes]]], judged: Any) -> None:
@@ -49,7 +35,7 @@ def play(draw_values: Callable[[st.DataObject], tuple[Any, Sequence[bytes]]], ju
     def of_a_schema(data: st.DataObject, seed: int) -> None:
         schema, values = draw_values(data)
         dice = random.Random(seed)
-        given_values = [damaged(values, dice) for _ in range(VALUES)]
+        given_values = [damaged(dice.choice(values), dice) for _ in range(VALUES)]
         seen.update(values=VALUES, read=sum(judged(schema, given_values)))
 
     of_a_schema()

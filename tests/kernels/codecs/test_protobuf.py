@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kernels.codecs import paths
+from tests.kernels.codecs.damage import damaged
 from tests.kernels.codecs.protobuf_strategies import (
     bodies,
     decoded,
     in_wire_format,
-    mutated,
+    message_class,
+    occurrences,
     read_by_oracle,
     reading,
     schemas,
@@ -20,20 +23,32 @@ pytestmark = pytest.mark.fast
 
 
 @given(st.data(), schemas())
-def test_values_are_read_as_by_google_s_library_and_only_wanted_fields(data: st.DataObject, schema: str) -> None:
-    names = reading(schema).schema.names
-    wanted = data.draw(st.lists(st.sampled_from(names), unique=True, min_size=1))
+def test_values_are_read_as_by_google_s_library_and_only_wanted_paths(data: st.DataObject, schema: str) -> None:
+    decoder = reading(schema, *data.draw(paths.some(reading(schema).schema)))
     given_values = data.draw(st.lists(bodies(schema), min_size=1, max_size=5))
-    found = decoded(reading(schema, *wanted), [in_wire_format(value) for value in given_values])
+    found = decoded(decoder, [in_wire_format(value) for value in given_values])
     expected = [read_by_oracle(schema, value) for value in given_values]
-    assert repr(found) == repr([{name: row[name] for name in names if name in wanted} for row in expected if row])
+    assert repr(found) == repr([paths.part(row, decoder.schema) for row in expected if row])
 
 
 @given(st.data(), schemas())
-def test_a_mutated_value_is_read_as_by_google_s_library_or_refused(data: st.DataObject, schema: str) -> None:
-    values = [mutated(data.draw, value) for value in data.draw(st.lists(bodies(schema), min_size=1, max_size=8))]
+def test_a_damaged_value_is_read_as_by_google_s_library_or_refused(data: st.DataObject, schema: str) -> None:
+    dice = data.draw(st.randoms())
+    values = [damaged(value, dice) for value in data.draw(st.lists(bodies(schema), min_size=1, max_size=8))]
     for body, found in zip(values, decoded(reading(schema), [in_wire_format(each) for each in values]), strict=True):
         assert repr(found) == repr(read_by_oracle(schema, body)) or str(found).startswith("value: ")
+
+
+@given(st.data(), schemas())
+def test_every_occurrence_of_a_field_is_read_and_refused_as_by_google_s_library(
+    data: st.DataObject, schema: str
+) -> None:
+    message = message_class(schema).DESCRIPTOR
+    values = data.draw(st.lists(occurrences(message), min_size=1, max_size=8))
+    wanted = data.draw(st.lists(st.sampled_from([field.name for field in message.fields]), unique=True, min_size=1))
+    for body, found in zip(values, decoded(reading(schema, *wanted), list(map(in_wire_format, values))), strict=True):
+        expected = read_by_oracle(schema, body, wanted)
+        assert repr(found) == repr(expected) or (expected is None and str(found).startswith("value: "))
 
 
 # ---- rules of the wire format, in bytes
@@ -107,6 +122,55 @@ def test_an_open_symbol_without_a_name_is_its_number_and_defaults_are_read_witho
         {"color": "5", "text": "", "on": False},
         {"color": "RED", "text": "", "on": False},
     ]
+
+
+PROTO3 = """
+syntax = "proto3";
+message R {
+  string f = 1;
+  bytes raw = 2;
+  oneof choice { string text = 3; int64 number = 4; Inner inner = 5; }
+  repeated string list = 6;
+  map<string, string> names = 7;
+  Inner more = 8;
+}
+message Inner { string f = 1; repeated Inner inner = 2; }
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"\x0a\1\xff", id="a field"),
+        pytest.param(b"\x0a\1\xff\x0a\1a", id="a field that comes again"),
+        pytest.param(b"\x1a\1\xff\x20\1", id="a member of a oneof that another one replaces"),
+        pytest.param(b"\x2a\3\x0a\1\xff\x1a\1a", id="a message that another member of its oneof replaces"),
+        pytest.param(b"\x42\3\x0a\1\xff\x42\3\x0a\1a", id="a message that is merged with the next"),
+        pytest.param(b"\x42\5\x12\3\x0a\1\xff", id="a repeated message in a message"),
+        pytest.param(b"\x32\1a\x32\1\xff", id="a repeated field"),
+        pytest.param(b"\x3a\3\x0a\1\xff", id="the key of a map"),
+        pytest.param(b"\x3a\6\x12\1\xff\x12\1a", id="a value of a map that comes again"),
+    ],
+)
+@pytest.mark.parametrize("wanted", ["raw", "f", "more.f", ""])
+def test_text_of_proto3_is_utf_8_wherever_it_is_and_whatever_is_read(body: bytes, wanted: str) -> None:
+    decoder = reading(PROTO3, *filter(None, [wanted]))
+    assert decoded(decoder, [in_wire_format(body)]) == ["value: not Protobuf of schema 17"]
+    assert read_by_oracle(PROTO3, body) is None
+
+
+def test_text_of_a_field_with_another_wire_type_or_of_an_unknown_field_is_bytes() -> None:
+    bodies_ = [in_wire_format(b"\x12\1\xff"), in_wire_format(b"\x4a\1\xff"), in_wire_format(b"\x22\1\xff")]
+    assert decoded(reading(PROTO3, "raw"), list(bodies_)) == [{"raw": b"\xff"}, {"raw": b""}, {"raw": b""}]
+
+
+def test_a_field_of_a_message_that_nobody_wants_may_have_another_type() -> None:
+    was = 'syntax = "proto3"; message R { In in = 1; } message In { string a = 1; int64 b = 2; }'
+    now = was.replace("string a", "double a")
+    value = in_wire_format(b"\x0a\5\x0a\1x\x10\5")
+    assert decoded(reading(now, "in.b", writers={17: was}), [value]) == [{"in": {"b": 5}}]
+    [refused] = decoded(reading(now, writers={17: was}), [value])
+    assert refused == "value: schema 17 cannot be read: field a (1) is string, and is read as double"
 
 
 def test_text_that_is_no_utf_8_is_refused_where_it_is_a_column() -> None:

@@ -9,56 +9,89 @@ for a float column becomes the nearest one, and must not become infinite.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
+from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels.codecs import json_spans
-from tidegate.kernels.codecs.json_numbers import GOOD, POWERS, SLOW, WRONG, read_short_decimal, read_whole
-from tidegate.kernels.codecs.json_spans import FOUND, MISSING, Names, Spans, Tree
-from tidegate.kernels.codecs.json_text import (
-    BACKSLASH,
-    OBJECT,
-    QUOTE,
-    unescaped,
-    utf8_byte,
-    utf8_size,
+from tidegate.kernels.codecs.json_numbers import GOOD, POWERS, SLOW, read_short_decimal, read_whole
+from tidegate.kernels.codecs.json_spans import (
+    FOUND,
+    MISSING,
+    NULL_VALUE,
+    Names,
+    Path,
+    Shape,
+    Tree,
+    field_end,
+    field_start,
+    find,
 )
+from tidegate.kernels.codecs.json_text import OBJECT, QUOTE, escape_at, unescaped
 from tidegate.kernels.codecs.port import CODE, Decoded
-from tidegate.kernels.columns import assemble, binary_column, in_one
-from tidegate.kernels.compiled import compiled_in_place, wide
+from tidegate.kernels.codecs.slots import Slots, slots
+from tidegate.kernels.codecs.utf8 import utf8_byte, utf8_size
+from tidegate.kernels.columns import as_text, binary_column, in_one
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.compiled.words import copy_bytes
 
-_NULL = ord("n")
-_TRUE = ord("t")
-_FALSE = ord("f")
+_NULL, _TRUE, _FALSE = b"ntf"
 _SURROGATES = 0xD800, 0xDFFF
+
+_BOOL, _WHOLE, _FLOAT, _TEXT, _JSON, _STRUCT = range(6)
+"""How a field is read."""
+_IS_OF_KIND = {
+    _BOOL: pa.types.is_boolean,
+    _WHOLE: pa.types.is_signed_integer,
+    _FLOAT: pa.types.is_floating,
+    _TEXT: pa.types.is_string,
+    _JSON: pa.types.is_large_string,
+    _STRUCT: pa.types.is_struct,
+}
+
+
+class _Wanted(NamedTuple):
+    """How the field at each place is read, and whether it must be there where the struct is in which it is.
+
+    `least`, `most`: the bounds of whole numbers. `around`: the place of the struct; 0: the value itself.
+    """
+
+    kind: Array
+    least: Array
+    most: Array
+    required: Array
+    around: Array
 
 
 class JsonDecoder:
-    """Reads the fields of a schema. `reasons`: why a value may be refused."""
+    """Reads the fields of a schema. `reasons`: why a value may be refused; those of an earlier field come first."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
         self._names: Names = json_spans.names_of(_tree(list(schema)))
+        fields = [*_fields(list(schema), "", 0)]
+        self._wanted = _wanted([(field, around) for _, field, around in fields])
         self.reasons: tuple[str, ...] = (
             "value: null",
             "value: not JSON",
             "value: not a JSON object",
-            *(reason for path, field in _fields(list(schema), "") for reason in _reasons(path, field)),
+            *(reason for path, field, _ in fields for reason in _reasons(path, field)),
         )
 
     def columns(self, data: Array, start: Array, length: Array) -> Decoded:
         """Read the values `data[start : start + length]` (length -1: null)."""
-        data = data if len(data) else np.zeros(1, np.uint8)  # the byte at a missing field's start is looked at
-        spans = json_spans.locate(data, start, length, self._names)
-        code = spans.code.astype(CODE)
-        reading = _Reading(data, spans, code)
-        columns = [reading.column(field, None) for field in self.schema]
+        found, code = slots(len(self._wanted.kind), len(start)), np.zeros(len(start), CODE)
+        texts = np.empty(int(np.maximum(length, 0).sum()), np.uint8)
+        path, shape = json_spans.scratch_of(self._names)
+        _read(data, start, length, self._names, path, shape, self._wanted, POWERS, found, texts, code)
+        reading = _Reading(data, texts, found, code)
+        reading.round_floats(list(self.schema))
         if code.any():
-            columns = [pc.if_else(pa.array(code == FOUND), column, None) for column in columns]
-        return Decoded(columns, code, self.reasons)
+            found.length[:, code != FOUND] = MISSING
+        return Decoded([reading.column(field) for field in self.schema], code, self.reasons)
 
 
 def _tree(fields: list[pa.Field]) -> Tree:
@@ -69,11 +102,30 @@ def _inside(field: pa.Field) -> list[pa.Field]:
     return [field.type.field(place) for place in range(field.type.num_fields)] if pa.types.is_struct(field.type) else []
 
 
-def _fields(fields: list[pa.Field], before: str) -> Iterator[tuple[str, pa.Field]]:
-    """Yield all fields in the order of the spans, each with its path."""
+def _fields(fields: list[pa.Field], before: str, around: int) -> Iterator[tuple[str, pa.Field, int]]:
+    """Yield all fields in the order of their places, each with its path, and with the place of the struct around it."""
+    place = around
     for field in fields:
-        yield before + field.name, field
-        yield from _fields(_inside(field), f"{before}{field.name}.")
+        place += 1
+        yield before + field.name, field, around
+        inside = [*_fields(_inside(field), f"{before}{field.name}.", place)]
+        place += len(inside)
+        yield from inside
+
+
+def _wanted(fields: list[tuple[pa.Field, int]]) -> _Wanted:
+    """Return how the fields are read. Raise TypeError for a type that JSON values are not read into."""
+    wanted = _Wanted(*(np.zeros(len(fields) + 1, np.int64) for _ in _Wanted._fields))
+    for place, (field, around) in enumerate(fields, 1):
+        kinds = [kind for kind, is_of_kind in _IS_OF_KIND.items() if is_of_kind(field.type)]
+        if not kinds:
+            raise TypeError(f"JSON values are not read into {field.type}")
+        [wanted.kind[place]] = kinds
+        if kinds == [_WHOLE]:
+            limits = np.iinfo(field.type.to_pandas_dtype())
+            wanted.least[place], wanted.most[place] = limits.min, limits.max
+        wanted.required[place], wanted.around[place] = not field.nullable, around
+    return wanted
 
 
 def _reasons(path: str, field: pa.Field) -> tuple[str, str]:
@@ -81,152 +133,163 @@ def _reasons(path: str, field: pa.Field) -> tuple[str, str]:
     return f"value: {path} is no {kind}", f"value: {path} is missing"
 
 
+@inlined
+def _wrong(place: int) -> Any:
+    """Return the code of a value whose field at that place is wrong; the next one is that of a missing field."""
+    return wide(2 * place + 2)
+
+
 class _Reading:
-    """One pass over the schema, in the order of the spans. `code` gets the first reason of each row."""
+    """Makes columns of what was read. Fields are visited in the order of their places. `code` gets more reasons."""
 
-    def __init__(self, data: Array, spans: Spans, code: Array) -> None:
-        self._data, self._spans, self._code, self._place = data, spans, code, 0
+    def __init__(self, data: Array, texts: Array, found: Slots, code: Array) -> None:
+        self._data, self._texts, self._found, self._code, self._place = data, texts, found, code, 0
 
-    def column(self, field: pa.Field, around: Array | None) -> pa.Array:
-        """Return the field's column. `around`: the rows that have the struct it is in; None: all rows."""
+    def round_floats(self, fields: list[pa.Field], place: int = 0) -> int:
+        """Read long decimals; refuse numbers that are too large. Return the place of the last of the fields."""
+        for field in fields:
+            place += 1
+            if pa.types.is_floating(field.type):
+                self._round(place, field.type)
+            place = self.round_floats(_inside(field), place)
+        return place
+
+    def _round(self, place: int, type: pa.DataType) -> None:
+        values, start, length = self._found.floats[place], self._found.number[place], self._found.length[place]
+        if len(long := np.flatnonzero(length > 0)):
+            values[long] = _long_decimals(self._data, start[long], length[long])
+        elif type == pa.float64():
+            return  # a short decimal is finite
+        with np.errstate(over="ignore"):
+            infinite = ~np.isfinite(values.astype(type.to_pandas_dtype()))
+        wrong = infinite & (length >= 0) & ((self._code == FOUND) | (self._code > _wrong(place)))
+        self._code[wrong] = _wrong(place)
+
+    def column(self, field: pa.Field) -> pa.Array:
+        """Return the column of the next field."""
         self._place += 1
-        place = self._place
-        start, length = self._spans.start[place], self._spans.length[place]
-        there = (length != MISSING) & (self._data[start] != _NULL)
-        wrong = 2 * place + 2  # 1 + its place among the reasons; the next one is that of a missing value
-        if not field.nullable:
-            lacking = ~there if around is None else ~there & around
-            self._refuse(lacking, wrong + 1)
+        number, length = self._found.number[self._place], self._found.length[self._place]
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            texts = as_text(in_one(binary_column(self._data, self._texts, number, length)))
+            return texts.cast(field.type)
+        null = length < 0
+        mask = null if null.any() else None
         if pa.types.is_struct(field.type):
-            return self._struct(field, there, wrong)
-        lengths = np.where(there, length, MISSING)
-        values, verdict = _READERS[_family(field.type)](self._data, start, lengths, field.type)
-        self._refuse(there & (verdict == WRONG), wrong)
-        return values
-
-    def _struct(self, field: pa.Field, there: Array, wrong: int) -> pa.Array:
-        objects = there & (self._data[self._spans.start[self._place]] == OBJECT)
-        self._refuse(there & ~objects, wrong)
-        inside = _inside(field)
-        arrays = [self.column(each, objects) for each in inside]
-        return pa.StructArray.from_arrays(arrays, fields=inside, mask=pa.array(~objects))
-
-    def _refuse(self, rows: Array, code: int) -> None:
-        self._code[rows & (self._code == FOUND)] = code
+            inside = _inside(field)
+            arrays = [self.column(each) for each in inside]
+            return pa.StructArray.from_arrays(arrays, fields=inside, mask=None if mask is None else pa.array(mask))
+        if pa.types.is_floating(field.type):
+            return pa.array(self._found.floats[self._place], mask=mask).cast(field.type, safe=False)
+        return pa.array(number, mask=mask).cast(field.type)
 
 
-def _family(type: pa.DataType) -> str:
-    """Return how values of the type are read. Raise TypeError for a type that JSON values are not read into."""
-    families = {"bool": pa.types.is_boolean, "integer": pa.types.is_signed_integer, "float": pa.types.is_floating}
-    for family, belongs in {**families, "text": pa.types.is_string, "json": pa.types.is_large_string}.items():
-        if belongs(type):
-            return family
-    raise TypeError(f"JSON values are not read into {type}")
-
-
-def _bools(data: Array, start: Array, length: Array, type: pa.DataType) -> tuple[pa.Array, Array]:
-    first = data[start]
-    verdict = np.where((first == _TRUE) | (first == _FALSE), GOOD, WRONG)
-    return pa.array(first == _TRUE, type, mask=length == MISSING), verdict
-
-
-def _integers(data: Array, start: Array, length: Array, type: pa.DataType) -> tuple[pa.Array, Array]:
-    values, verdict = np.zeros(len(start), np.int64), np.zeros(len(start), np.int8)
-    limits = np.iinfo(type.to_pandas_dtype())
-    _read_integers(data, start, length, limits.min, limits.max, values, verdict)
-    return pa.array(values, mask=length == MISSING).cast(type), verdict
-
-
-def _floats(data: Array, start: Array, length: Array, type: pa.DataType) -> tuple[pa.Array, Array]:
-    values, verdict = np.zeros(len(start)), np.zeros(len(start), np.int8)
-    _read_floats(data, start, length, POWERS, values, verdict)
-    for row in np.flatnonzero(verdict == SLOW).tolist():
-        values[row] = float(bytes(data[start[row] : start[row] + length[row]]))
-    with np.errstate(over="ignore"):  # what is too large becomes infinite, which is refused
-        narrow = values.astype(type.to_pandas_dtype())
-    verdict[~np.isfinite(narrow)] = WRONG
-    return pa.array(narrow, type, mask=length == MISSING), verdict
-
-
-def _texts(data: Array, start: Array, length: Array, type: pa.DataType) -> tuple[pa.Array, Array]:
-    sizes, verdict = np.empty(len(start), np.int64), np.zeros(len(start), np.int8)
-    _measure_texts(data, start, length, sizes, verdict)
-
-    def write(rows: slice, content: Array) -> None:
-        _write_texts(data, start[rows], sizes[rows], content)
-
-    return _as_text(in_one(assemble(sizes, write))), verdict
-
-
-def _json(data: Array, start: Array, length: Array, type: pa.DataType) -> tuple[pa.Array, Array]:
-    texts = _as_text(in_one(binary_column(data, data, start, length)))
-    return texts.cast(type), np.zeros(len(start), np.int8)
-
-
-def _as_text(values: pa.Array) -> pa.Array:
-    """Return byte strings of JSON values as text, without another look at their bytes: JSON is UTF-8."""
-    return pa.Array.from_buffers(pa.string(), len(values), values.buffers(), values.null_count, values.offset)
-
-
-_READERS = {"bool": _bools, "integer": _integers, "float": _floats, "text": _texts, "json": _json}
+def _long_decimals(data: Array, start: Array, length: Array) -> Array:
+    """Return the nearest floats of JSON numbers, infinite where they are too large."""
+    texts = as_text(in_one(binary_column(data, data, start, length)))
+    try:
+        return texts.cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid:  # one of them is too large or too small
+        return np.array([float(text) for text in texts.to_pylist()])
 
 
 @compiled_in_place
-def _read_integers(
-    data: Array, starts: Array, lengths: Array, least: int, most: int, values: Array, verdict: Array
+def _read(
+    data: Array,
+    starts: Array,
+    lengths: Array,
+    names: Names,
+    path: Path,
+    shape: Shape,
+    wanted: _Wanted,
+    powers: Array,
+    found: Slots,
+    texts: Array,
+    code: Array,
 ) -> None:
+    """Read the fields of each value into the slots of their places, and its code. Texts with escapes go to `texts`."""
+    used = wide(0)
     for row in range(len(starts)):
-        if lengths[row] != MISSING:
-            good, value = read_whole(data, starts[row], starts[row] + lengths[row])
-            verdict[row] = GOOD if good and least <= value <= most else WRONG
-            values[row] = value if verdict[row] == GOOD else 0
-
-
-@compiled_in_place
-def _read_floats(data: Array, starts: Array, lengths: Array, powers: Array, values: Array, verdict: Array) -> None:
-    for row in range(len(starts)):
-        if lengths[row] != MISSING:
-            verdict[row], values[row] = read_short_decimal(data, starts[row], starts[row] + lengths[row], powers)
-
-
-@compiled_in_place
-def _measure_texts(data: Array, starts: Array, lengths: Array, sizes: Array, verdict: Array) -> None:
-    """Write how many bytes each text has in UTF-8; MISSING for none, and for one with half a surrogate pair."""
-    for row in range(len(starts)):
-        sizes[row] = MISSING
-        if lengths[row] == MISSING:
-            continue
-        if data[starts[row]] != QUOTE:
-            verdict[row] = WRONG
-            continue
-        at, size = wide(starts[row]) + 1, wide(0)
-        while data[at] != QUOTE and verdict[row] == GOOD:
-            if data[at] == BACKSLASH:
-                character, at = unescaped(data, at + 1)
-                size += utf8_size(character)
-                if _SURROGATES[0] <= character <= _SURROGATES[1]:
-                    verdict[row] = WRONG
-            else:
-                at += 1
-                size += 1
-        if verdict[row] == GOOD:
-            sizes[row] = size
-
-
-@compiled_in_place
-def _write_texts(data: Array, starts: Array, sizes: Array, content: Array) -> None:
-    out = wide(0)
-    for row in range(len(starts)):
-        if sizes[row] != MISSING:
-            at = wide(starts[row]) + 1
-            while data[at] != QUOTE:
-                if data[at] == BACKSLASH:
-                    character, at = unescaped(data, at + 1)
-                    size = utf8_size(character)
-                    for byte in range(size):
-                        content[out + byte] = utf8_byte(character, size, byte)
-                    out += size
+        start, end = wide(starts[row]), wide(starts[row]) + wide(lengths[row])
+        code[row] = NULL_VALUE if lengths[row] == NULL_LENGTH else find(data, start, end, names, path, shape)
+        if code[row] == FOUND:
+            for place in range(1, len(wanted.kind)):
+                if shape.first[place] != MISSING and data[field_start(shape, place)] != _NULL:
+                    is_good, used = _store(data, row, place, shape, wanted, powers, found, texts, used)
+                    reason = 0 if is_good else _wrong(place)
                 else:
-                    content[out] = data[at]
-                    at += 1
-                    out += 1
+                    around = wanted.around[place]
+                    lacks = wanted.required[place] != 0 and (around == 0 or found.length[around, row] != MISSING)
+                    reason = _wrong(place) + 1 if lacks else 0
+                if code[row] == FOUND:
+                    code[row] = reason
+
+
+@inlined
+def _store(
+    data: Array,
+    row: int,
+    place: int,
+    shape: Shape,
+    wanted: _Wanted,
+    powers: Array,
+    found: Slots,
+    texts: Array,
+    used: int,
+) -> Any:
+    """Put the field into the slot of its place. Return whether it is of its type, and how much of `texts` is used.
+
+    A long decimal is where it stands in the value, as a text is.
+    """
+    start, end, kind = wide(field_start(shape, place)), wide(field_end(shape, place)), wanted.kind[place]
+    number, length, is_good = start, wide(0), True
+    if kind == _TEXT:
+        is_good = data[start] == QUOTE
+        number, length = start + 1, end - start - 2
+        if is_good and escape_at(data, start + 1, end - 1) < end - 1:
+            number, length = ~used, _write_text(data, start + 1, end - 1, texts, used)
+            is_good = length >= 0
+            used += max(length, 0)
+    elif kind == _WHOLE:
+        is_whole, number = read_whole(data, start, end)
+        is_good = is_whole and wanted.least[place] <= number <= wanted.most[place]
+    elif kind == _FLOAT:
+        verdict, value = read_short_decimal(data, start, end, powers)
+        is_good = verdict == GOOD or verdict == SLOW
+        if verdict == SLOW:
+            length = end - start
+        else:
+            found.floats[place, row] = value
+    elif kind == _BOOL:
+        is_good, number = data[start] == _TRUE or data[start] == _FALSE, wide(data[start] == _TRUE)
+    elif kind == _STRUCT:
+        is_good = data[start] == OBJECT
+    else:
+        length = end - start
+    if is_good:
+        found.length[place, row] = length
+        if kind != _FLOAT or length > 0:
+            found.number[place, row] = number
+    return is_good, used
+
+
+@inlined
+def _write_text(data: Array, at: int, end: int, texts: Array, first: int) -> Any:
+    """Write the text without escapes to `texts` from `first` on.
+
+    Return how many bytes it has in UTF-8, or MISSING if it has half a surrogate pair.
+    """
+    out = first
+    while at < end:
+        escape = escape_at(data, at, end)
+        copy_bytes(data, at, texts, out, escape - at)
+        out += escape - at
+        at = escape
+        if at < end:
+            character, at = unescaped(data, at + 1)
+            if _SURROGATES[0] <= character <= _SURROGATES[1]:
+                return wide(MISSING)
+            size = utf8_size(character)
+            for byte in range(size):
+                texts[out + byte] = utf8_byte(character, size, byte)
+            out += size
+    return out - first

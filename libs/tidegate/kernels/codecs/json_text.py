@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.contracts.operator import Array
+from tidegate.kernels.codecs.utf8 import character_end, utf8_byte, utf8_size
 from tidegate.kernels.compiled import inlined, wide
 from tidegate.kernels.compiled.words import WORD, first_byte, word_at
 
@@ -83,6 +84,19 @@ def is_named(data: Array, at: int, names: Array, start: int, length: int) -> boo
 
 
 @inlined
+def escape_at(data: Array, at: int, end: int) -> Any:
+    """Return the position of the first backslash in `data[at:end]`, `end` if there is none."""
+    while at < end and at + WORD <= len(data):  # a word may reach beyond the value, but not beyond the bytes
+        found = _backslashes(word_at(data, at))
+        if found != 0:
+            return min(at + first_byte(found), end)
+        at += WORD
+    while at < end and data[at] != BACKSLASH:
+        at += 1
+    return min(at, end)
+
+
+@inlined
 def unescaped(data: Array, at: int) -> Any:
     """Return the character of the escape whose backslash is before `at`, and the position after the escape."""
     if data[at] != _U:
@@ -109,20 +123,6 @@ def _hexadecimal(data: Array, at: int) -> Any:
 
 
 @inlined
-def utf8_size(character: int) -> Any:
-    return 1 + (character >= 0x80) + (character >= 0x800) + (character >= 0x10000)
-
-
-@inlined
-def utf8_byte(character: int, size: int, place: int) -> Any:
-    """Return the byte number `place` of the character in UTF-8, which takes `size` bytes."""
-    rest = character >> 6 * (size - 1 - place)
-    if place > 0:
-        return 0x80 | (rest & 0x3F)
-    return rest if size == 1 else rest | (0xF00 >> size & 0xFF)
-
-
-@inlined
 def read_value(data: Array, at: int, end: int, depth: int, expected: int, open_at: Array) -> Any:
     """Read the value at `at`; return the position after it (-1: no value), the depth, and what may come next.
 
@@ -136,7 +136,7 @@ def read_value(data: Array, at: int, end: int, depth: int, expected: int, open_a
         return at + 1, depth + 1, VALUE_OR_END if byte == _ARRAY else KEY_OR_END
     if byte == _ARRAY_END and expected == VALUE_OR_END:
         return at + 1, depth - 1, AFTER
-    return _scalar_end(data, at, end), depth, AFTER
+    return scalar_end(data, at, end), depth, AFTER
 
 
 @inlined
@@ -168,7 +168,8 @@ def read_after_value(data: Array, at: int, depth: int, open_at: Array) -> Any:
 
 
 @inlined
-def _scalar_end(data: Array, at: int, end: int) -> Any:
+def scalar_end(data: Array, at: int, end: int) -> Any:
+    """Return the position after the string, number or word at `at`; -1 if there is none."""
     byte = data[at]
     if byte == QUOTE:
         return _string_end(data, at + 1, end)
@@ -238,7 +239,7 @@ def _string_end(data: Array, at: int, end: int) -> Any:
         byte = data[at]
         if byte == QUOTE:
             return at + 1
-        at = _escape_end(data, at + 1, end) if byte == BACKSLASH else _character_end(data, at, end)
+        at = _escape_end(data, at + 1, end) if byte == BACKSLASH else character_end(data, at, end)
     return -1
 
 
@@ -267,6 +268,14 @@ def _others_than_plain(word: int) -> Any:
 
 
 @inlined
+def _backslashes(word: int) -> Any:
+    """Return a word whose first byte that is not 0 is the first backslash; see `_others_than_plain`."""
+    others = word ^ _BACKSLASHES
+    low = others & _LOWS | others >> 7 & _ONES  # 0 for backslashes alone
+    return (low - _ONES) & _HIGHS
+
+
+@inlined
 def _others_than_digits(word: int) -> Any:
     """Return a word whose first byte that is not 0 is the first that is no digit; see `_others_than_plain`."""
     return (word | _NINES - (word & _LOWS ^ _ZEROS)) & _HIGHS
@@ -286,27 +295,6 @@ def _escape_end(data: Array, at: int, end: int) -> Any:
         if not (digit or 97 <= data[place] | 32 <= 102):
             return -1
     return at + 5
-
-
-@inlined
-def _character_end(data: Array, at: int, end: int) -> Any:
-    """Return the position after a UTF-8 character of two to four bytes, or -1.
-
-    The character must have its shortest form, be no surrogate, and be at most U+10FFFF.
-    """
-    first = wide(data[at])
-    if first < 0xC2 or first > 0xF4:
-        return -1
-    length = 2 + (first >= 0xE0) + (first >= 0xF0)
-    if at + length > end:
-        return -1
-    for place in range(at + 1, at + length):
-        if data[place] & 0xC0 != 0x80:
-            return -1
-    second = data[at + 1]
-    too_long = (first == 0xE0 and second < 0xA0) or (first == 0xF0 and second < 0x90)
-    too_large = (first == 0xED and second > 0x9F) or (first == 0xF4 and second > 0x8F)
-    return -1 if too_long or too_large else at + length
 
 
 @inlined

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -21,18 +20,17 @@ from tidegate.kernels.codecs.protobuf.schemas import read_schema as read_protobu
 from tidegate.kernels.codecs.schema_sources import source_of
 
 
-def decoder_of_registered(values: Registered, wanted: Collection[str] | None = None) -> Decoder:
-    """Return the decoder of these fields; None: of all."""
-    named = columns_of(values).names if wanted is None else wanted
+def decoder_of_registered(values: Registered, wanted: pa.Schema) -> Decoder:
+    """Return the decoder of these columns, which are those of the values or parts of them."""
     match values:
         case Avro(schema, schemas):
-            return AvroDecoder(schema, named, source_of(schemas))
+            return AvroDecoder(schema, wanted, source_of(schemas))
         case AvroOutput(schema, number):
-            return AvroDecoder(schema, named, _Written(number, schema))
+            return AvroDecoder(schema, wanted, _Written(number, schema))
         case Protobuf(schema, message, schemas):
-            return ProtobufDecoder(schema, message, named, source_of(schemas, ".proto"))
+            return ProtobufDecoder(schema, message, wanted, source_of(schemas, ".proto"))
         case ProtobufOutput(schema, message, number):
-            return ProtobufDecoder(schema, message, named, _Written(number, schema))
+            return ProtobufDecoder(schema, message, wanted, _Written(number, schema))
 
 
 def encoder_of_registered(values: AvroOutput | ProtobufOutput, columns: pa.Schema) -> Encoder:

@@ -11,7 +11,7 @@ from tidegate.contracts.config import ShownAs
 from tidegate.contracts.values import Registered
 from tidegate.kernels.codecs.port import Decoder
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder
-from tidegate.kernels.codecs.registered import decoder_of_registered
+from tidegate.kernels.codecs.registered import columns_of, decoder_of_registered
 from tidegate.kernels.columns import binary_parts, in_one
 
 
@@ -44,7 +44,7 @@ def shown(form: ShownAs) -> Shown:
 
 def _decoder(form: ShownAs) -> Decoder:
     if isinstance(form, Registered):
-        return decoder_of_registered(form)
+        return decoder_of_registered(form, columns_of(form))
     return PrimitiveDecoder(form, "value")  # type: ignore[arg-type]  # typed formats are primitives
 
 

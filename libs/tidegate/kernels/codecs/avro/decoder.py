@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -37,9 +37,12 @@ class _Writer(NamedTuple):
 
 
 class AvroDecoder:
-    """Reads the wanted fields of the reader's schema. Schemas of writers are asked for when they first come."""
+    """Reads the wanted columns of the reader's schema, or parts of them.
 
-    def __init__(self, reader: str, wanted: Collection[str], source: SchemaSource) -> None:
+    Schemas of writers are asked for when they first come.
+    """
+
+    def __init__(self, reader: str, wanted: pa.Schema, source: SchemaSource) -> None:
         self._reader = read_schema(reader)
         self._columns = layout_of(self._reader, wanted)
         self.schema = pa.schema([column.field for column in self._columns])

@@ -13,7 +13,7 @@ from tidegate.contracts.operator import Array
 from tidegate.kernels.codecs.avro import writing
 from tidegate.kernels.codecs.avro.layout import Column, every, layout_of
 from tidegate.kernels.codecs.avro.program import Program, Scratch
-from tidegate.kernels.codecs.avro.schemas import Schema, name_of, read_schema
+from tidegate.kernels.codecs.avro.schemas import Schema, columns_of, name_of, read_schema
 from tidegate.kernels.codecs.port import CODE, Encoded
 from tidegate.kernels.codecs.slots import Slots, slots
 from tidegate.kernels.columns import binary_parts
@@ -42,7 +42,7 @@ class AvroEncoder:
 
     def __init__(self, columns: pa.Schema, schema: str, number: int) -> None:
         read = read_schema(schema)
-        self._layout = layout_of(read, [field["name"] for field in read.record["fields"]])
+        self._layout = layout_of(read, columns_of(read))
         _check(self._layout, pa.struct(columns), "")
         self._program = _compiled(read, self._layout)
         self._prefix = np.frombuffer(b"\0" + number.to_bytes(4, "big"), np.uint8)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tidegate.kernels.codecs.avro.schemas import Schema, Type, columns_of, logical, name_of, nullable
+from tidegate.kernels.codecs.avro.schemas import Schema, Type, logical, name_of, nullable
 
 
 class Column(NamedTuple):
-    """A wanted field of the reader's schema, or a field of a wanted record.
+    """A wanted field of the reader's schema, or of a record in it.
 
     `type`: that of the field without null; `nullable`: whether null is one of its types. `slot`: where its value is, or
     whether its record is there; those of its fields follow, up to `after`. `default`: None if there is none.
@@ -38,18 +38,17 @@ class Column(NamedTuple):
         return logical(self.type)
 
 
-def layout_of(schema: Schema, wanted: Collection[str]) -> tuple[Column, ...]:
-    """Return the wanted fields of the schema, in its order."""
-    columns = columns_of(schema)
-    fields = [field for field in schema.record["fields"] if field["name"] in wanted]
-    return tuple(_columns(schema, fields, pa.struct(columns), 0))
+def layout_of(schema: Schema, wanted: pa.Schema) -> tuple[Column, ...]:
+    """Return the wanted fields of the schema, in its order. `wanted`: columns of the schema, or parts of them."""
+    return tuple(_columns(schema, schema.record["fields"], pa.struct(wanted), 0))
 
 
-def _columns(schema: Schema, fields: list[Mapping[str, Any]], arrow: pa.StructType, slot: int) -> Iterator[Column]:
+def _columns(schema: Schema, fields: list[Mapping[str, Any]], wanted: pa.StructType, slot: int) -> Iterator[Column]:
     for each in fields:
-        column = _column(schema, each, arrow.field(each["name"]), slot)
-        slot = column.after
-        yield column
+        if wanted.get_field_index(each["name"]) >= 0:
+            column = _column(schema, each, wanted.field(each["name"]), slot)
+            slot = column.after
+            yield column
 
 
 def _column(schema: Schema, field: Mapping[str, Any], arrow: pa.Field, slot: int) -> Column:

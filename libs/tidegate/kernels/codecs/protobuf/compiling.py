@@ -1,7 +1,8 @@
 """Compiles how values of a message type are read into columns.
 
-Messages that nobody wants are followed, too, and so are packed numbers, so that damage is found wherever it is. Each
-message type has one table without slots for that, and one with slots for each column that it is.
+Messages that nobody wants are followed, too, and so are packed numbers and text, so that damage is found wherever it
+is: whether a value is refused does not depend on the columns. Each message type has one table without slots for that,
+and one with slots for each column that it is.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class _Compiler:
         target = 0
         if field.enum_type is not None and field.enum_type.is_closed and not field.is_repeated:
             kind, target = kernel.CLOSED, self._values(field.enum_type)
+        elif schemas.is_checked_text(field):
+            kind = kernel.TEXT
         elif kind == kernel.MESSAGE:
             target = self._inside(field.message_type, () if column is None else column.inside)
         slot, after = (NO_SLOT, NO_SLOT) if column is None or column.is_text else (column.slot, column.after)
@@ -114,4 +117,4 @@ def _choice(field: FieldDescriptor, columns: Sequence[Column]) -> tuple[int, int
 
 def _is_of_use(entry: _Entry) -> bool:
     """Return whether the entry fills or clears slots, or checks bytes."""
-    return entry.slot >= 0 or entry.choice < entry.choice_end or entry.kind >= kernel.MESSAGE
+    return entry.slot >= 0 or entry.choice < entry.choice_end or entry.kind >= kernel.TEXT

@@ -6,7 +6,7 @@ whether they may be read so: a number that has another type there would give wro
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from tidegate.kernels.codecs.protobuf.compiling import compile_reader
 from tidegate.kernels.codecs.protobuf.layout import every, layout_of
 from tidegate.kernels.codecs.protobuf.program import run
 from tidegate.kernels.codecs.protobuf.reading import Reading, json_texts
-from tidegate.kernels.codecs.protobuf.schemas import columns_of, conflict, message_at, message_of, read_schema
+from tidegate.kernels.codecs.protobuf.schemas import conflict, message_at, message_of, read_schema
 from tidegate.kernels.codecs.registry_format import PREFIX, REASONS, FileSource, grouped, read_prefixes
 from tidegate.kernels.codecs.slots import slots
 from tidegate.kernels.codecs.varints import read_varint, zigzag
@@ -31,13 +31,15 @@ _NO_MESSAGE = len(REASONS) + 1
 
 
 class ProtobufDecoder:
-    """Reads the wanted fields of the reader's message type. Schemas of writers are asked for when they first come."""
+    """Reads the wanted columns of the reader's message type, or parts of them.
 
-    def __init__(self, reader: str, message: str, wanted: Collection[str], source: FileSource) -> None:
-        self._message, self._wanted = message_of(read_schema(reader), message), frozenset(wanted)
-        self._columns = layout_of(self._message, self._wanted)
+    Schemas of writers are asked for when they first come.
+    """
+
+    def __init__(self, reader: str, message: str, wanted: pa.Schema, source: FileSource) -> None:
+        self._message, self.schema = message_of(read_schema(reader), message), wanted
+        self._columns = layout_of(self._message, wanted)
         self._texts = [column for column in every(self._columns) if column.is_text]
-        self.schema = pa.schema([field for field in columns_of(self._message) if field.name in self._wanted])
         self._program = compile_reader(self._message, self._columns)
         self._source = source
         self._faults: dict[tuple[int, int], str] = {}
@@ -84,7 +86,7 @@ class ProtobufDecoder:
             return f"cannot be read: {problem.cause}"
         if written is None or written.full_name != self._message.full_name:
             return f"has {'no message there' if written is None else written.full_name}, not {self._message.full_name}"
-        different = conflict(written, self._message, self._wanted)
+        different = conflict(written, self._message, pa.struct(self.schema))
         return "" if different is None else f"cannot be read: {different}"
 
     def _write_texts(

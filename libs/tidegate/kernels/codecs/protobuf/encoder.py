@@ -15,7 +15,7 @@ from tidegate.kernels.codecs.port import CODE, Encoded
 from tidegate.kernels.codecs.protobuf import program as kernel
 from tidegate.kernels.codecs.protobuf import schemas, writing
 from tidegate.kernels.codecs.protobuf.layout import Column, every, layout_of
-from tidegate.kernels.codecs.protobuf.schemas import message_of, read_schema
+from tidegate.kernels.codecs.protobuf.schemas import columns_of, message_of, read_schema
 from tidegate.kernels.codecs.slots import Slots, slots
 from tidegate.kernels.columns import binary_parts
 
@@ -54,7 +54,7 @@ class ProtobufEncoder:
 
     def __init__(self, columns: pa.Schema, schema: str, message: str, number: int) -> None:
         described = message_of(read_schema(schema), message)
-        self._layout = layout_of(described, [field.name for field in described.fields])
+        self._layout = layout_of(described, columns_of(described))
         _check(self._layout, pa.struct(columns), "")
         self._program = _compiled(self._layout)
         path = b"".join(_zigzag(each) for each in _path(described))

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from tidegate.kernels.codecs.protobuf.schemas import columns_of
-
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 
 class Column(NamedTuple):
-    """A wanted field, or a field of a wanted message.
+    """A wanted field of the message, or of a message in it.
 
     `path`: the names that lead to it. `slot`: where its value is, or whether its message is there; those of its fields
     follow, up to `after`.
@@ -33,19 +31,17 @@ class Column(NamedTuple):
         return bool(pa.types.is_large_string(self.field.type))
 
 
-def layout_of(message: Descriptor, wanted: Collection[str]) -> tuple[Column, ...]:
-    """Return the wanted fields of the message."""
-    return tuple(_columns(message, pa.struct(columns_of(message)), (), 0, wanted))
+def layout_of(message: Descriptor, wanted: pa.Schema) -> tuple[Column, ...]:
+    """Return the wanted fields of the message. `wanted`: columns of the message type, or parts of them."""
+    return tuple(_columns(message, pa.struct(wanted), (), 0))
 
 
-def _columns(
-    message: Descriptor, arrow: pa.StructType, path: tuple[str, ...], slot: int, wanted: Collection[str] | None = None
-) -> Iterator[Column]:
+def _columns(message: Descriptor, wanted: pa.StructType, path: tuple[str, ...], slot: int) -> Iterator[Column]:
     """Yield the columns. Those of a oneof follow each other, so that their slots can be cleared at once."""
     for described in sorted(message.fields, key=_first_of_choice):
-        if wanted is not None and described.name not in wanted:
+        if wanted.get_field_index(described.name) < 0:
             continue
-        field = arrow.field(described.name)
+        field = wanted.field(described.name)
         where, inside = (*path, described.name), tuple[Column, ...]()
         if pa.types.is_struct(field.type):
             inside = tuple(_columns(described.message_type, field.type, where, slot + 1))

@@ -1,7 +1,8 @@
 """The kernel that reads Protobuf values: it looks up each field of a message in the table of its message type.
 
-Fields come in any order and any number of times: the last one counts, and messages are merged. Every byte that is read
-lies inside of its message. Fields without an entry, or with another wire type than theirs, are skipped.
+Fields come in any order and any number of times: the last one counts, and messages are merged. Each one must be valid,
+whether it counts or not. Every byte that is read lies inside of its message. Fields without an entry, or with another
+wire type than theirs, are skipped.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.codecs.slots import Slots
+from tidegate.kernels.codecs.utf8 import is_utf8
 from tidegate.kernels.codecs.varints import FAILED, four_bytes, read_varint, zigzag
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import WORD, word_at
@@ -19,10 +21,10 @@ from tidegate.kernels.compiled.words import WORD, word_at
 VARINT, EIGHT, LENGTH, GROUP, END, FOUR = range(6)
 """The wire types: END is that of the end of a group."""
 
-AS_IS, INT32, UINT32, ZIGZAG32, ZIGZAG64, BOOL, CLOSED, SPAN, MESSAGE, PACKED, PACKED_4, PACKED_8 = range(12)
+AS_IS, INT32, UINT32, ZIGZAG32, ZIGZAG64, BOOL, CLOSED, SPAN, TEXT, MESSAGE, PACKED, PACKED_4, PACKED_8 = range(13)
 """What is done with a field: its 64 bits, or the low 32 of them. CLOSED: an INT32 that counts only if the table at
-`target` has it. SPAN: bytes. MESSAGE: of type `target`. PACKED: the varints, or the numbers of 4 or 8 bytes, of a
-repeated field are only checked."""
+`target` has it. SPAN: bytes. TEXT: a SPAN that is UTF-8. MESSAGE: of type `target`. PACKED: the varints, or the numbers
+of 4 or 8 bytes, of a repeated field are only checked."""
 
 NO_SLOT = -1
 DEPTH = 100
@@ -158,14 +160,16 @@ def _store(data: Array, at: int, bits: int, size: int, row: int, place: int, pro
     target = wide(program.target[place])
     if kind == CLOSED and not _has(program.table, target, _low_32(bits)):
         return wide(NO_SLOT), at
+    if kind == TEXT and not is_utf8(data, bits, at):
+        return wide(NO_SLOT), wide(FAILED)
     for each in range(program.choice[place], program.choice_end[place]):
         if not slot <= each < after:
             found.length[each, row] = -1
     if kind >= PACKED:
         return wide(NO_SLOT), at if _is_packed(data, bits, size, kind) else wide(FAILED)
     if slot >= 0:
-        found.length[slot, row] = size if kind == SPAN else 0
-        if kind == AS_IS or kind == SPAN:
+        found.length[slot, row] = size if kind == SPAN or kind == TEXT else 0
+        if kind == AS_IS or kind == SPAN or kind == TEXT:
             found.number[slot, row] = bits
         elif kind == INT32 or kind == CLOSED:
             found.number[slot, row] = _low_32(bits)

@@ -14,7 +14,7 @@ from tidegate.kernels.codecs.primitives import text_of
 from tidegate.kernels.codecs.protobuf import schemas
 from tidegate.kernels.codecs.protobuf.layout import Column
 from tidegate.kernels.codecs.slots import Slots
-from tidegate.kernels.columns import binary_column, in_one
+from tidegate.kernels.columns import as_text, binary_column, in_one
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -53,6 +53,8 @@ class Reading:
         spans = in_one(binary_column(self._data, _NO_BYTES, start, length if presence else np.maximum(length, 0)))
         if column.described.type == schemas.BYTES:
             return spans
+        if schemas.is_checked_text(column.described):
+            return as_text(spans)
         values, wrong = text_of(spans)
         if wrong.any():
             self._reasons.append(f"value: {column.field.name} is no string")

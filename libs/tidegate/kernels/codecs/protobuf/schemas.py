@@ -126,6 +126,15 @@ _ARROW: dict[int, Any] = {
     ENUM: pa.string(),
 }
 
+_VERIFY = 2
+"""The number of the feature that text must be UTF-8."""
+
+
+def is_checked_text(field: FieldDescriptor) -> bool:
+    """Return whether the field is text that must be UTF-8 wherever it occurs: a string, but not one of proto2."""
+    return bool(field.type == STRING and field._GetFeatures().utf8_validation == _VERIFY)
+
+
 _ALIKE = (
     (INT32, UINT32, INT64, UINT64, BOOL),
     (INT32, ENUM),
@@ -137,27 +146,38 @@ _ALIKE = (
 """Types of which one may be read as the other, as Protobuf's guide says."""
 
 
-def conflict(written: Descriptor, read: Descriptor, wanted: frozenset[str] | None = None) -> str | None:
-    """Return what the fields that are read cannot take of those that are written; None if nothing.
+def conflict(written: Descriptor, read: Descriptor, wanted: pa.StructType) -> str | None:
+    """Return what the wanted fields cannot take of those that are written; None if nothing.
 
-    `wanted`: the names of the fields that are read; None: all.
+    `wanted`: columns of the message type that is read, or parts of them.
     """
     return _conflict(written, read, wanted, set())
 
 
-def _conflict(written: Descriptor, read: Descriptor, wanted: frozenset[str] | None, seen: set[Any]) -> str | None:
-    if (written.full_name, read.full_name) in seen:
-        return None
-    seen.add((written.full_name, read.full_name))
+def _conflict(written: Descriptor, read: Descriptor, wanted: pa.DataType, seen: set[Any]) -> str | None:
+    """`wanted`: the type of the message's column; one that is no struct is text of all fields."""
+    if not pa.types.is_struct(wanted):
+        if (written.full_name, read.full_name) in seen:
+            return None
+        seen.add((written.full_name, read.full_name))
     for field in read.fields:
-        given = written.fields_by_number.get(field.number)
-        if given is None or (wanted is not None and field.name not in wanted):
+        given, column = written.fields_by_number.get(field.number), _inside(wanted, field.name)
+        if given is None or column is None:
             continue
         if given.is_repeated != field.is_repeated or not _is_alike(given.type, field.type):
             return f"field {given.name} ({given.number}) is {described(given)}, and is read as {described(field)}"
-        if field.message_type is not None and (found := _conflict(given.message_type, field.message_type, None, seen)):
+        inner = field.message_type
+        if inner is not None and (found := _conflict(given.message_type, inner, column, seen)):
             return found
     return None
+
+
+def _inside(wanted: pa.DataType, name: str) -> pa.DataType | None:
+    """Return the type of a field of the column; None if it is not wanted."""
+    if not pa.types.is_struct(wanted):
+        return wanted
+    at = wanted.get_field_index(name)
+    return wanted.field(at).type if at >= 0 else None
 
 
 def _is_alike(written: int, read: int) -> bool:

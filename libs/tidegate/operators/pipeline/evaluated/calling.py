@@ -23,7 +23,7 @@ class FunctionStep:
 
     def __init__(self, step: Called, place: Place) -> None:
         self._call = call_of(step)
-        self._reader = ColumnReader(place, place.columns.names)
+        self._reader = ColumnReader(place, [(name,) for name in place.columns.names])
 
     def load(self) -> None:
         """Load the function. Raise UserError if it cannot be loaded, or emits other fields than the step."""

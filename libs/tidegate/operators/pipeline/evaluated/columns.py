@@ -1,4 +1,4 @@
-"""Reads the typed columns of rows: from their keys, values, times and windows, and only those that are wanted."""
+"""Reads the typed columns of rows: from their keys, values, times and windows, and only what is wanted of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
+from tidegate.contracts.values import Path, part_of
 from tidegate.kernels.codecs.port import CODE, Decoded
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder
 from tidegate.kernels.columns import binary_column, in_one
@@ -29,17 +30,17 @@ class Read(NamedTuple):
 
 
 class ColumnReader:
-    """Reads the wanted columns at a place of a pipeline. `of_value`, `of_key`: the wanted columns that each gives."""
+    """Reads the wanted fields of the columns at a place of a pipeline.
 
-    def __init__(self, place: Place, wanted: Collection[str]) -> None:
+    `of_value`, `of_key`: the columns with wanted fields that each gives.
+    """
+
+    def __init__(self, place: Place, wanted: Collection[Path]) -> None:
         self._place = place
-        fields = place.values.schema
-        self._schema = pa.schema(
-            [field for field in place.columns if field.name in wanted or field.name == "timestamp"]
-        )
-        self.of_value = frozenset(name for name in self._schema.names if name in fields.names)
+        self._schema = part_of(place.columns, [*wanted, ("timestamp",)])
+        self.of_value = frozenset(self._schema.names) & frozenset(place.values.schema.names)
         self.of_key = frozenset({"key"} & set(self._schema.names)) - self.of_value
-        chosen = [field for field in fields if field.name in self.of_value]
+        chosen = [field for field in self._schema if field.name in self.of_value]
         self._values_decoder = decoder_of(place.values, chosen)
         self._key_decoder = PrimitiveDecoder(place.key, "key")
 

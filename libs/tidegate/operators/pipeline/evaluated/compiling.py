@@ -13,6 +13,7 @@ import pyarrow as pa
 from tidegate.contracts.flow import Flow, Sifted
 from tidegate.contracts.flow import Stateless as Function
 from tidegate.contracts.records import Records
+from tidegate.contracts.values import Path
 from tidegate.expressions.checking import Expression
 from tidegate.expressions.evaluation import is_true
 from tidegate.expressions.layers import Answer, Evaluated, Layer, evaluate_layers
@@ -65,21 +66,21 @@ def compiled(steps: Sequence[Evaluable], place: Place) -> Function:
 
 def _plan(steps: Sequence[Evaluable], place: Place) -> tuple[list[Stage], ColumnReader, pa.Schema | None]:
     """Return the stages, the reader of what they read, and the fields of the objects that they make of values."""
-    begin, made, wanted, layers = place, set[str](), set[str](), []
+    begin, made, wanted, layers = place, set[str](), set[Path](), []
     changed = False
     for step in steps:
         expressions = expressions_of(step, place)
-        read = {name for each in expressions.values() for name in each.columns} - made
+        read = {path for each in expressions.values() for path in each.paths if path[0] not in made}
         without = frozenset(place.values.schema.names if isinstance(step, Select) else ())
         place = behind(step, place)
         named = isinstance(step, WithColumns | Select)
         made |= without | set(expressions if named else ())
-        layers.append((step, Layer(expressions, named, without), read))
+        layers.append((step, Layer(expressions, named, without), {column for column, *_ in read}))
         wanted |= read
         changed |= named
     objects = place.values.schema if changed else None
     if objects is not None:
-        wanted |= set(objects.names) - made
+        wanted |= {(name,) for name in objects.names if name not in made}
     reader = ColumnReader(begin, wanted)
     stages = [Stage(s, layer, bool(reader.of_key & read), bool(reader.of_value & read)) for s, layer, read in layers]
     return stages, reader, objects

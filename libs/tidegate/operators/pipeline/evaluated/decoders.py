@@ -22,7 +22,7 @@ from tidegate.kernels.columns import binary_parts
 def decoder_of(values: Values, chosen: Sequence[pa.Field]) -> Decoder:
     """Return the decoder of these fields of the values."""
     if isinstance(values.registered, Avro | Protobuf):
-        return decoder_of_registered(values.registered, [field.name for field in chosen])
+        return decoder_of_registered(values.registered, pa.schema(chosen))
     if values.form == "joined":
         return _JoinedDecoder(values, chosen)
     if values.form in ("object", "single"):
@@ -40,7 +40,7 @@ class _JoinedDecoder:
         self.schema = pa.schema(chosen)
         parts = {
             "stream": [field for field in chosen if field.name != table.name],
-            "table": list(table.type) if table in chosen else [],
+            "table": [inside for field in chosen if field.name == table.name for inside in field.type],
         }
         sides = zip(parts.items(), values.sides, strict=True)
         self._sides = [

@@ -18,7 +18,7 @@ from tidegate.operators.pipeline.rules.steps import Encode
 def encoding(step: Encode, place: Place) -> Stateless:
     """Return what the step does with a flow at that place. Rows that cannot be written are rejected."""
     names = place.values.schema.names
-    reader, encoder = ColumnReader(place, names), _encoder(step.encode, place)
+    reader, encoder = ColumnReader(place, [(name,) for name in names]), _encoder(step.encode, place)
 
     def sift(*flows: Flow) -> Sifted:
         [flow] = flows

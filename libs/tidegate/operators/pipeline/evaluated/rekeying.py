@@ -25,7 +25,7 @@ def rekeying(step: SelectKey, place: Place) -> Stateless:
     """Return what the step does with a flow at that place. Rows without a new key are rejected."""
     layer = Layer(expressions_of(step, place))
     [expression] = layer.expressions.values()
-    reader, encoder = ColumnReader(place, expression.columns), PrimitiveEncoder(behind(step, place).key)
+    reader, encoder = ColumnReader(place, expression.paths), PrimitiveEncoder(behind(step, place).key)
     cause = cannot_be_evaluated([expression])
 
     def sift(*flows: Flow) -> Sifted:
