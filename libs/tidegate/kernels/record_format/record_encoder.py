@@ -6,7 +6,7 @@ producer give the same bytes. Python loops run over batches, kernels over record
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -138,25 +138,24 @@ def encode(
     max_batch_bytes: int,
     transactional: bool = True,
     compression: str = "none",
-) -> list[EncodedBatch]:
-    """Return the records, in order, in batches of at most `max_batch_bytes`.
+) -> Iterator[EncodedBatch]:
+    """Yield the records, in order, in batches of at most `max_batch_bytes`, each encoded when it is asked for.
 
-    Sequences count from `base_sequence`, modulo 2^31. Without an idempotent producer, id, epoch and sequence are -1.
-    Raise OutputTooLarge for a single record that is larger than `max_batch_bytes`, EngineError for a damaged header
-    block. Nothing has been written in either case.
+    So a batch is sent while a processor's cache still has it, and its memory serves the next one. Sequences count from
+    `base_sequence`, modulo 2^31. Without an idempotent producer, id, epoch and sequence are -1. Before the first batch,
+    raise OutputTooLarge for a single record that is larger than `max_batch_bytes`, EngineError for a damaged header
+    block.
     """
     source, added = _columns(columns), _added(stamp, len(columns.timestamp))
     attributes = CODES[compression] | (TRANSACTIONAL if transactional else 0)
     measures = _measures(source, added)
-    batches = []
     for start, end, size in _cuts(source.timestamp, measures[2], max_batch_bytes):
         out = bytearray(size)
         max_timestamp = _write_batch(source, added, measures, start, end, _bytes_of(out))
         # rule: v1-sequence-wraps
         sequence = base_sequence if base_sequence < 0 else (base_sequence + start) % _SEQUENCES
         producer = (producer_id, producer_epoch, sequence)
-        batches.append(_sealed(out, attributes, (int(source.timestamp[start]), max_timestamp), producer, end - start))
-    return batches
+        yield _sealed(out, attributes, (int(source.timestamp[start]), max_timestamp), producer, end - start)
 
 
 def _measures(source: _Columns, added: _Added) -> Int64s:
