@@ -70,9 +70,10 @@ def test_what_arrived_before_the_end_of_a_connection_comes_before_the_error(ends
     assert isinstance(error, KafkaError)
 
 
-def test_a_broken_connection_is_an_error(ends: Ends) -> None:
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_connection_that_this_end_has_closed_is_an_error(ends: Ends, is_known: bool) -> None:
     ours, _ = ends
     ours.close()
-    received, error = receive(ours)
+    received, error = receive(None if is_known else ours)
     assert received == b""
     assert isinstance(error, KafkaError)

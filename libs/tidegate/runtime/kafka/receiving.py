@@ -58,8 +58,11 @@ def copy_once() -> None:
 def receive(socket: Any) -> tuple[bytes, KafkaError | None]:
     """Return all that has arrived at the socket, which does not block; with an error if the connection has ended.
 
-    What arrived just before the end is returned first, without the error: it says why a login was refused.
+    What arrived just before the end is returned first, without the error: it says why a login was refused. `socket`:
+    None if this end has been closed.
     """
+    if socket is None:
+        return b"", KafkaConnectionError("the connection is closed")
     pieces, error = list[bytes](), None
     try:
         while piece := socket.recv(PIECE_BYTES):
