@@ -67,7 +67,7 @@ def outgoing(listed: Sequence[Row]) -> OutgoingColumns:
 
 def encoded(listed: Sequence[Row], stamp: Stamp | None = None, **options: object) -> list[EncodedBatch]:
     defaults = {"producer_id": 7, "producer_epoch": 3, "base_sequence": 0, "max_batch_bytes": 2**20}
-    return encode(outgoing(listed), stamp, **(defaults | options))  # type: ignore[arg-type]
+    return list(encode(outgoing(listed), stamp, **(defaults | options)))  # type: ignore[arg-type]
 
 
 def placed(batches: Sequence[EncodedBatch], base_offset: int = 0) -> bytes:
@@ -346,7 +346,7 @@ def test_slices_of_arrow_columns_are_written_as_they_are() -> None:
     part = OutgoingColumns(
         key=whole.key[2:5], value=whole.value[2:5], headers=whole.headers[2:5], timestamp=whole.timestamp[2:5]
     )
-    batches = encode(part, None, producer_id=1, producer_epoch=1, base_sequence=0, max_batch_bytes=999)
+    batches = [*encode(part, None, producer_id=1, producer_epoch=1, base_sequence=0, max_batch_bytes=999)]
     expected = [Row(b"k2", b"v", 2, 0), Row(b"k3", None, 3, 1), Row(b"k4", b"v", 4, 2)]
     assert decode(placed(batches), 0, 9, []).records.rows() == expected
 

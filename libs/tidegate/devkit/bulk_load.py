@@ -40,7 +40,7 @@ def write_columns(client: KafkaClient, topic: str, partition: int, columns: Outg
     return len(columns.timestamp)
 
 
-def _write(client: KafkaClient, topic: str, partition: int, batch: bytes, deadline: Deadline) -> None:
+def _write(client: KafkaClient, topic: str, partition: int, batch: bytearray, deadline: Deadline) -> None:
     """Write the batch to the partition. Retry only after an answer that says that it was not written."""
     code, what = 0, f"produce to {topic}/{partition}"
     for _attempt in deadline.attempts():
@@ -55,7 +55,7 @@ def _write(client: KafkaClient, topic: str, partition: int, batch: bytes, deadli
     raise timed_out(code, what)
 
 
-def _request(topic: str, partition: int, batch: bytes, deadline: Deadline) -> ProduceRequest:
+def _request(topic: str, partition: int, batch: bytearray, deadline: Deadline) -> ProduceRequest:
     data = ProduceRequest.TopicProduceData
     return ProduceRequest(
         transactional_id=None,

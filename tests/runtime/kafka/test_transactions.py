@@ -283,14 +283,16 @@ def test_encoded_batches_can_be_produced_as_they_are(
     kafka: KafkaClient, broker: Broker, topic: NewTopic, start: Start
 ) -> None:
     name, producer = topic(), start()
-    batches = encode(
-        columns([row(b"v" * 10)] * 50),
-        None,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        base_sequence=0,
-        max_batch_bytes=200,
-        compression="zstd",
+    batches = list(
+        encode(
+            columns([row(b"v" * 10)] * 50),
+            None,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=0,
+            max_batch_bytes=200,
+            compression="zstd",
+        )
     )
     assert len(batches) > 5
     queue = iter([Outgoing(name, 0, batch) for batch in batches])

@@ -25,7 +25,7 @@ from tidegate.contracts.records import (
     Int64s,
     Records,
 )
-from tidegate.kernels.compiled import compiled
+from tidegate.kernels.compiled import compiled_in_place, inlined
 from tidegate.kernels.record_format.compression import (
     CODE_MASK,
     LARGEST_BATCH_BYTES,
@@ -75,7 +75,7 @@ class _Payload:
 
 
 def decode(
-    raw: bytes | memoryview | Bytes, start_offset: int, end_offset: int, aborted: Sequence[tuple[int, int]]
+    raw: bytes | bytearray | memoryview | Bytes, start_offset: int, end_offset: int, aborted: Sequence[tuple[int, int]]
 ) -> Decoded:
     """Return the committed records with start_offset <= offset < end_offset of the complete batches in the bytes.
 
@@ -243,7 +243,7 @@ def _range_of(batches: Frames, batch: int) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode()
 
 
-@compiled
+@compiled_in_place
 def _read_batches(
     data: Bytes,
     starts: Int64s,
@@ -268,7 +268,7 @@ def _read_batches(
     return row
 
 
-@compiled
+@inlined
 def _read_batch(
     data: Bytes,
     at: int,
@@ -317,7 +317,7 @@ def _read_batch(
     return row if at == last else -1
 
 
-@compiled
+@inlined
 def _behind(start: int, length: int, end: int) -> int:
     """Return the position after a field that may be null (length -1); -1 if the field is not inside its record."""
     if start < 0 or length < -1 or length > end - start:
@@ -325,7 +325,7 @@ def _behind(start: int, length: int, end: int) -> int:
     return start + max(length, 0)
 
 
-@compiled
+@inlined
 def _read_headers(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """Return the number of headers in a block and the position after it; -1 if the block is damaged."""
     count, at = read_varint(data, at, end)

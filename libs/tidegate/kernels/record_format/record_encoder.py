@@ -6,7 +6,7 @@ producer give the same bytes. Python loops run over batches, kernels over record
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,7 +30,8 @@ from tidegate.contracts.naming import (
     HEADER_WINDOW_START,
 )
 from tidegate.contracts.records import NULL_LENGTH, Bytes, Int64s
-from tidegate.kernels.compiled import compiled
+from tidegate.kernels.compiled import compiled_in_place, inlined
+from tidegate.kernels.compiled.words import copy_bytes
 from tidegate.kernels.record_format.compression import CODES, compress
 from tidegate.kernels.record_format.record_frames import (
     CHECKED_FROM,
@@ -91,9 +92,9 @@ class Stamp:
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedBatch:
-    """One record batch, as a produce request takes it."""
+    """One record batch, as a produce request takes it: a bytearray, which kafka-python copies once less than bytes."""
 
-    data: bytes
+    data: bytearray
     count: int
 
 
@@ -113,15 +114,15 @@ class _Columns(NamedTuple):
 
 
 class _Added(NamedTuple):
-    """Headers to append to every record: `header_count` in all, in the order constant, numbers, choice.
+    """Headers to append to every record: `header_count` in all, first the numbers, then the choice.
 
-    `constant` has whole headers, the same for all records. Header k of `numbers` is `number_names[k]` (encoded, up to
-    the value) and the decimal digits of numbers[k, i]. Record i gets the headers `choices[choice[i]]`.
+    Header k of `numbers` is `before[k]` and the decimal digits of numbers[k, i]. What stands before the digits is the
+    encoded name; before those of the first number, also the headers that all records have in common. Record i gets the
+    headers `choices[choice[i]]`.
     """
 
     header_count: int
-    constant: Bytes
-    number_names: _Binaries
+    before: _Binaries
     numbers: Int64s
     choices: _Binaries
     choice: npt.NDArray[np.int8]
@@ -137,25 +138,24 @@ def encode(
     max_batch_bytes: int,
     transactional: bool = True,
     compression: str = "none",
-) -> list[EncodedBatch]:
-    """Return the records, in order, in batches of at most `max_batch_bytes`.
+) -> Iterator[EncodedBatch]:
+    """Yield the records, in order, in batches of at most `max_batch_bytes`, each encoded when it is asked for.
 
-    Sequences count from `base_sequence`, modulo 2^31. Without an idempotent producer, id, epoch and sequence are -1.
-    Raise OutputTooLarge for a single record that is larger than `max_batch_bytes`, EngineError for a damaged header
-    block. Nothing has been written in either case.
+    So a batch is sent while a processor's cache still has it, and its memory serves the next one. Sequences count from
+    `base_sequence`, modulo 2^31. Without an idempotent producer, id, epoch and sequence are -1. Before the first batch,
+    raise OutputTooLarge for a single record that is larger than `max_batch_bytes`, EngineError for a damaged header
+    block.
     """
     source, added = _columns(columns), _added(stamp, len(columns.timestamp))
     attributes = CODES[compression] | (TRANSACTIONAL if transactional else 0)
     measures = _measures(source, added)
-    batches = []
     for start, end, size in _cuts(source.timestamp, measures[2], max_batch_bytes):
-        out = np.empty(size, np.uint8)
-        max_timestamp = _write_batch(source, added, measures, start, end, out)
+        out = bytearray(size)
+        max_timestamp = _write_batch(source, added, measures, start, end, _bytes_of(out))
         # rule: v1-sequence-wraps
         sequence = base_sequence if base_sequence < 0 else (base_sequence + start) % _SEQUENCES
         producer = (producer_id, producer_epoch, sequence)
-        batches.append(_sealed(out, attributes, (int(source.timestamp[start]), max_timestamp), producer, end - start))
-    return batches
+        yield _sealed(out, attributes, (int(source.timestamp[start]), max_timestamp), producer, end - start)
 
 
 def _measures(source: _Columns, added: _Added) -> Int64s:
@@ -182,21 +182,26 @@ def _cuts(timestamp: Int64s, content: Int64s, max_batch_bytes: int) -> list[tupl
 
 
 def _sealed(
-    out: Bytes, attributes: int, timestamps: tuple[int, int], producer: tuple[int, int, int], count: int
+    out: bytearray, attributes: int, timestamps: tuple[int, int], producer: tuple[int, int, int], count: int
 ) -> EncodedBatch:
     """Return the batch with its envelope, compressed if that makes it smaller."""
     code = attributes & ~TRANSACTIONAL
     if code:
-        packed = compress(out[ENVELOPE_BYTES:], code)
+        packed = compress(_bytes_of(out)[ENVELOPE_BYTES:], code)
         if ENVELOPE_BYTES + len(packed) < len(out):
-            out = np.concatenate([out[:ENVELOPE_BYTES], np.frombuffer(packed, np.uint8)])
+            out = bytearray(ENVELOPE_BYTES) + packed
         else:
             attributes &= TRANSACTIONAL
     fields = (0, len(out) - SIZE_END, -1, MAGIC, 0, attributes, count - 1, *timestamps, *producer, count)
-    ENVELOPE.pack_into(out.data, 0, *fields)
-    crc = google_crc32c.value(out[CHECKED_FROM:])
-    ENVELOPE.pack_into(out.data, 0, *fields[:4], crc, *fields[5:])
-    return EncodedBatch(data=out.tobytes(), count=count)
+    ENVELOPE.pack_into(out, 0, *fields)
+    crc = google_crc32c.value(_bytes_of(out)[CHECKED_FROM:])
+    ENVELOPE.pack_into(out, 0, *fields[:4], crc, *fields[5:])
+    return EncodedBatch(data=out, count=count)
+
+
+def _bytes_of(out: bytearray) -> Bytes:
+    """Return the bytes as an array, which writes to them."""
+    return np.frombuffer(out, np.uint8)
 
 
 def _columns(columns: OutgoingColumns) -> _Columns:
@@ -227,7 +232,7 @@ def _binaries(items: Sequence[bytes]) -> _Binaries:
 def _added(stamp: Stamp | None, count: int) -> _Added:
     if stamp is None:
         nothing, no_choice = _binaries([]), read_only(np.empty(0, np.int8))
-        return _Added(0, nothing.data, nothing, np.empty((0, count), np.int64), nothing, no_choice)
+        return _Added(0, nothing, np.empty((0, count), np.int64), nothing, no_choice)
     constant = [_header(HEADER_OPERATOR, stamp.operator), _header(HEADER_BATCH, str(stamp.batch))]
     if stamp.partition is not None:
         constant.append(_header(HEADER_PARTITION, str(stamp.partition)))
@@ -240,10 +245,10 @@ def _added(stamp: Stamp | None, count: int) -> _Added:
         numbers[HEADER_ERROR_OFFSET] = origin.offsets
         messages = [_header(HEADER_ERROR_MESSAGE, message) for message in origin.messages]
         choices = [[*choice, message] for choice, message in zip(choices, messages, strict=True)]
+    first, *others = [varint(len(name)) + name.encode() for name in numbers]
     return _Added(
         header_count=len(constant) + len(numbers) + (1 if stamp.origin is None else 2),
-        constant=np.frombuffer(b"".join(constant), np.uint8),
-        number_names=_binaries([varint(len(name)) + name.encode() for name in numbers]),
+        before=_binaries([b"".join([*constant, first]), *others]),
         numbers=np.stack(list(numbers.values())),
         choices=_binaries([b"".join(choice) for choice in choices]),
         choice=read_only(stamp.cause_codes),
@@ -254,7 +259,7 @@ def _header(name: str, value: str) -> bytes:
     return encode_header(name.encode(), value.encode())
 
 
-@compiled
+@compiled_in_place
 def _measure(source: _Columns, added: _Added, measures: Int64s) -> int:
     """Measure each record; return the index of a record with damaged headers (-1: none).
 
@@ -271,9 +276,9 @@ def _measure(source: _Columns, added: _Added, measures: Int64s) -> int:
             if at < 0 or count < 0:
                 return record
         size = _field_size(source.key.length[record]) + _field_size(source.value.length[record])
-        size += varint_size(count + added.header_count) + end - at + len(added.constant)
+        size += varint_size(count + added.header_count) + end - at
         for k in range(len(added.numbers)):
-            size += added.number_names.length[k] + _field_size(_decimal_length(added.numbers[k, record]))
+            size += added.before.length[k] + _field_size(_decimal_length(added.numbers[k, record]))
         if len(added.choice) > 0:
             size += added.choices.length[added.choice[record]]
         measures[0, record] = count
@@ -282,7 +287,7 @@ def _measure(source: _Columns, added: _Added, measures: Int64s) -> int:
     return -1
 
 
-@compiled
+@compiled_in_place
 def _cut(
     timestamp: Int64s, content: Int64s, target: int, limit: int, first: Int64s, sizes: Int64s
 ) -> tuple[int, int, int]:
@@ -310,31 +315,31 @@ def _cut(
     return batches, -1, 0
 
 
-@compiled
+@inlined
 def _field_size(length: int) -> int:
     return varint_size(length) + max(length, 0)
 
 
-@compiled
+@inlined
 def _body_size(content: int, delta_ms: int, delta: int) -> int:
     return 1 + varint_size(delta_ms) + varint_size(delta) + content
 
 
-@compiled
+@inlined
 def _framed_size(body: int) -> int:
     return varint_size(body) + body
 
 
-@compiled
+@compiled_in_place
 def _write_batch(source: _Columns, added: _Added, measures: Int64s, start: int, end: int, out: Bytes) -> int:
     """Write the records from `start` to `end` after the room for the envelope; return their largest timestamp."""
     timestamp = source.timestamp
     key_data, key_start, key_length = source.key
     value_data, value_start, value_length = source.value
     header_data, header_start, header_length = source.headers
-    name_data, name_start, name_length = added.number_names
+    before_data, before_start, before_length = added.before
     choice_data, choice_start, choice_length = added.choices
-    constant, numbers, choice = added.constant, added.numbers, added.choice
+    numbers, choice = added.numbers, added.choice
     at = ENVELOPE_BYTES
     max_timestamp = timestamp[start]
     for record in range(start, end):
@@ -351,23 +356,23 @@ def _write_batch(source: _Columns, added: _Added, measures: Int64s, start: int, 
         at = write_varint(out, at, measures[0, record] + added.header_count)
         own = header_start[record] + max(header_length[record], 0) - measures[1, record]
         at = _copy(out, at, header_data, measures[1, record], own)
-        at = _copy(out, at, constant, 0, len(constant))
         for k in range(len(numbers)):
-            at = _copy(out, at, name_data, name_start[k], name_length[k])
+            at = _copy(out, at, before_data, before_start[k], before_length[k])
             at = _write_decimal(out, at, numbers[k, record])
         if len(choice) > 0:
             at = _copy(out, at, choice_data, choice_start[choice[record]], choice_length[choice[record]])
     return int(max_timestamp)
 
 
-@compiled
+@inlined
 def _copy(out: Bytes, at: int, data: Bytes, start: int, length: int) -> int:
-    for place in range(length):
-        out[at + place] = data[start + place]
-    return at + max(length, 0)
+    if length <= 0:
+        return at
+    copy_bytes(data, start, out, at, length)
+    return at + length
 
 
-@compiled
+@inlined
 def _decimal_length(number: int) -> int:
     """Return how many characters the number has in decimal, its sign included."""
     length = 2 if number < 0 else 1
@@ -378,7 +383,7 @@ def _decimal_length(number: int) -> int:
     return length
 
 
-@compiled
+@inlined
 def _write_decimal(out: Bytes, at: int, number: int) -> int:
     """Write the length of the number in decimal, then its characters, and return the position after them."""
     length = _decimal_length(number)

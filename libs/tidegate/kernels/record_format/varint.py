@@ -6,18 +6,20 @@ at -1 gives -1 again, so a caller checks once after several reads.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tidegate.contracts.records import Bytes
-from tidegate.kernels.compiled import compiled
+from tidegate.kernels.compiled import compiled, inlined
 
 _LONGEST = 10
 _NO_SIGN = 2**63 - 1
 _LOW_57 = 2**57 - 1
 
 
-@compiled
-def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
+@inlined
+def read_varint(data: Bytes, at: int, end: int) -> Any:
     """Return the zigzag varint at `at` and the position after it; (0, -1) if it does not end before `end`."""
     value = np.int64(0)
     if at < 0:
@@ -33,7 +35,7 @@ def read_varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
     return 0, -1
 
 
-@compiled
+@inlined
 def varint_size(value: int) -> int:
     """Return how many bytes the zigzag varint of the value takes."""
     rest = (value << 1) ^ (value >> 63)
@@ -44,7 +46,7 @@ def varint_size(value: int) -> int:
     return size
 
 
-@compiled
+@inlined
 def write_varint(out: Bytes, at: int, value: int) -> int:
     """Write the zigzag varint of the value at `at`, and return the position after it."""
     rest = (value << 1) ^ (value >> 63)

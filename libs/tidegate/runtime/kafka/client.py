@@ -32,6 +32,7 @@ from tidegate.contracts.errors import EngineError, TidegateError, Unavailable, U
 from tidegate.runtime.kafka.decoder_lock import serialise_compilation
 from tidegate.runtime.kafka.login_errors import login_error
 from tidegate.runtime.kafka.options import kafka_python_options
+from tidegate.runtime.kafka.receiving import copy_once, receive
 from tidegate.runtime.kafka.request_retries import (
     Deadline,
     error_for,
@@ -40,6 +41,7 @@ from tidegate.runtime.kafka.request_retries import (
 )
 
 serialise_compilation()
+copy_once()
 
 GROUP, TRANSACTION = 0, 1
 """Coordinator types of FindCoordinator: of a consumer group, of a transactional id."""
@@ -299,20 +301,11 @@ def _result(task: Any) -> Any:
 
 
 class _Connections(KafkaConnectionManager):  # type: ignore[misc]
-    """kafka-python's connections, which also read the data that arrives just before a connection ends.
-
-    That data says why a login was refused.
-    """
+    """kafka-python's connections, which receive by `receiving.receive`."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         transport = await super()._build_transport(node, timeout_at=timeout_at)
-        receive = transport._sock_recv
-
-        def receive_first() -> tuple[bytes, KafkaError | None]:
-            data, error = receive()
-            return data, None if data else error
-
-        transport._sock_recv = receive_first
+        transport._sock_recv = lambda: receive(transport._sock)
         return transport
 
 

@@ -240,7 +240,7 @@ def outgoing(to: Destination, emissions: pa.Table, output: Output, seq: Array) -
 
     Windows (columns window_start, window_end) become headers or part of the keys, as the output says.
     """
-    causes = pc.dictionary_encode(_whole(emissions["cause"].cast(pa.string())))
+    causes = _encoded_once(_whole(emissions["cause"]))
     stamp = Stamp(
         operator=to.route.operator,
         batch=to.batch,
@@ -251,6 +251,11 @@ def outgoing(to: Destination, emissions: pa.Table, output: Output, seq: Array) -
         windows=_windows(emissions) if output.windows == "headers" else None,
     )
     return _columns(emissions, output.windows), stamp
+
+
+def _encoded_once(texts: pa.Array) -> pa.DictionaryArray:
+    """Return the texts as a dictionary array, as which a batch has them; from the log they come one by one."""
+    return texts if pa.types.is_dictionary(texts.type) else pc.dictionary_encode(texts)
 
 
 def _pieces_of_topics(to: Destination, letters: pa.Table) -> Iterator[tuple[str, int, pa.Table]]:

@@ -104,7 +104,7 @@ class Feed:
             max_batch_bytes=2**20,
             transactional=in_transaction,
         )
-        log.append(batch.data)
+        log.append(bytes(batch.data))
         self._inputs(topic, partition).update({row.offset: row for row in rows})
         if in_transaction:
             self._open.append(
