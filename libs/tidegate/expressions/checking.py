@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.values import Path
+from tidegate.expressions.comparisons import Comparison, comparison_of
 from tidegate.expressions.engine import engine
 from tidegate.expressions.functions import ALLOWED
 
@@ -50,11 +51,15 @@ _AGGREGATE_PARTS = ("distinct", "filter")
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression: its text, the paths of the fields that it reads, and the type of its values."""
+    """A checked expression: its text, the paths of the fields that it reads, and the type of its values.
+
+    `comparison`: the one that it is; None if Arrow does not evaluate it.
+    """
 
     text: str
     paths: frozenset[Path]
     type: pa.DataType
+    comparison: Comparison | None = None
 
     @property
     def columns(self) -> frozenset[str]:
@@ -66,11 +71,13 @@ class Expression:
 def check(text: str, schema: pa.Schema) -> Expression:
     """Return the expression. Raise UserError, with the remedy, if it cannot be evaluated for rows of the schema."""
     check_names(schema)
-    parts = list(_parts(_root(text)))
+    root = _root(text)
+    parts = list(_parts(root))
     for part in parts:
         _check_part(text, part)
     paths = frozenset(_path(part, schema, text) for part in parts if part["class"] == "COLUMN_REF")
-    return Expression(text, paths, _type(text, schema))
+    read = [schema.field(column) for column, *_ in paths]
+    return Expression(text, paths, _type(text, schema), comparison_of(root, read))
 
 
 def check_condition(text: str, schema: pa.Schema) -> Expression:
