@@ -22,7 +22,7 @@ def write(path: Path, rows: pa.Table, attempt: Commit) -> None:
     The file is overwritten in place because reusing its pages costs less than allocating new ones.
     """
     named = rows.replace_schema_metadata({_ATTEMPT: _name(attempt)})
-    content = pa.BufferOutputStream()  # Arrow writes each buffer by itself, which are three a column
+    content = pa.BufferOutputStream()  # Arrow writes each buffer by itself, some for each column
     with pa.ipc.new_stream(content, named.schema) as stream:
         stream.write_table(named)
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "wb") as file:
