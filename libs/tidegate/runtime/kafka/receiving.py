@@ -13,7 +13,7 @@ import numpy as np
 from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.protocol import parser
 
-PIECE_BYTES = 2**20
+PIECE_BYTES = 2**18
 """How many bytes are read from a socket at a time, at most."""
 
 _NOTHING_LEFT = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
