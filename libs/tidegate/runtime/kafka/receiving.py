@@ -13,7 +13,7 @@ import numpy as np
 from kafka.errors import KafkaConnectionError, KafkaError
 from kafka.protocol import parser
 
-PIECE_BYTES = 2**20
+PIECE_BYTES = 2**18
 """How many bytes are read from a socket at a time, at most."""
 
 _NOTHING_LEFT = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -23,7 +23,7 @@ class ResponseBytes:
     """The bytes of one response: written in pieces, then read from the front. Takes the place of `KafkaBytes`."""
 
     def __init__(self, size: int) -> None:
-        self._bytes = memoryview(np.empty(size, np.uint8))
+        self._bytes = np.empty(size, np.uint8).data
         self._at = 0
 
     def __len__(self) -> int:
