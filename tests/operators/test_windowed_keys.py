@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.operators.windowed import of_window
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
+from tidegate.operators.stream_stream_join import StreamStreamJoin, StreamStreamJoinConfig
 from tidegate.operators.stream_table_join import StreamTableJoin, StreamTableJoinConfig
 from tidegate.operators.suppression import Suppression, SuppressionConfig
 from tidegate.operators.table_history import TableHistory, TableHistoryConfig
@@ -37,6 +38,17 @@ def test_windowed_records_are_rejected_with_the_remedy_if_windows_are_not_config
     result = opened().step(UPDATES, 0)
     assert [row["cause"] for row in result.rejected.to_pylist()] == [UNEXPECTED_WINDOWS, UNEXPECTED_WINDOWS]
     assert (result.counts.rejected, result.counts.superseded, result.counts.held) == (2, 0, 0)
+
+
+@pytest.mark.parametrize("join", ["left", "inner"])
+def test_a_record_without_a_key_has_no_window_whatever_its_headers_name(join: str) -> None:
+    #  in     null, in the window [0, 10)     a left join emits it alone, and an inner one needs a key
+    config = {"input": "in", "right": "others", "join": join, "before": 0, "after": "5ms", "grace": 0}
+    operator = StreamStreamJoin(StreamStreamJoinConfig.model_validate(config))
+    unkeyed = of_window(b"a", b"1", 8, FIRST, 0)._replace(key=None)
+    result = operator.open(MemoryStorage(operator.layout)).step(Records.from_rows([unkeyed]), 0)
+    found = [row["cause"] for row in result.rejected.to_pylist()]
+    assert (result.emissions.num_rows, found) == ((1, []) if join == "left" else (0, ["null key"]))
 
 
 def test_a_time_limit_holds_every_window_of_a_key_and_counts_from_the_window_s_end() -> None:

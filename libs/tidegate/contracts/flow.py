@@ -83,7 +83,9 @@ class Passage(NamedTuple):
         """
         if hold is None:
             return Marks.none()
+        # rule: mark-behind-by-hold
         passed = self.stream_times() - hold
+        # rule: mark-not-past-held
         if self.oldest is not None:
             passed = np.minimum(passed, self.oldest)
         passed = np.maximum.accumulate(passed)

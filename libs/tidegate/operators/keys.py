@@ -52,7 +52,7 @@ class PlainKeys:
     def keyed(self, batch: FlatRecords, missing: Array, window: Window = None) -> Keyed:
         """Return the batch as it is, with window ends of 0."""
         if self._refuses and batch.headers_length.any():
-            missing = _missing(missing, window_keys.unexpected_windows(batch))
+            missing = _missing(missing, window_keys.unexpected_windows(batch), batch)
         return Keyed(batch, np.zeros(len(batch.offset), np.int64), missing)
 
     def key(self, key: bytes, window: tuple[int, int] | None) -> bytes:
@@ -93,7 +93,7 @@ class WindowKeys:
         else:
             size = self._windows.time if isinstance(self._windows, TimeWindows) else None
             batch, bounds = window_keys.split_kafka_keys(batch, size)
-        missing = _missing(missing, np.where(batch.key_length < 0, 0, bounds.code))
+        missing = _missing(missing, bounds.code, batch)
         return Keyed(window_keys.with_windows(batch, bounds.start, bounds.end), bounds.end, missing)
 
     def key(self, key: bytes, window: tuple[int, int] | None) -> bytes:
@@ -134,9 +134,14 @@ def slot_of(config: KeyRules, *more: str) -> tuple[str, ...]:
     return ("key", *(WINDOW if config.windowed else ()), *more)
 
 
-def _missing(missing: Array, code: Array) -> Array:
-    """Return a code per row: the one of `missing`; where that is 0, the one for the window's `code`, if any."""
-    return np.where((missing == 0) & (code > 0), late_and_rejected.NO_WINDOW - 1 + code, missing).astype(np.int8)
+def _missing(missing: Array, code: Array, batch: FlatRecords) -> Array:
+    """Return a code per row: the one of `missing`; where that is 0, the one for the window's `code`, if any.
+
+    A row without a key has no window: an operator rejects it for its key, or passes it on.
+    """
+    # rule: keyless-has-no-window
+    refused = (missing == 0) & (code > 0) & (batch.key_length >= 0)
+    return np.where(refused, late_and_rejected.NO_WINDOW - 1 + code, missing).astype(np.int8)
 
 
 def _windows(rows: pa.RecordBatch) -> int:

@@ -30,6 +30,16 @@ RULES = (
         removals=(value("False"),),
     ),
     Rule(
+        slug="keyless-has-no-window",
+        name="a record without a key is not rejected for a window that it names",
+        chapter=Chapter.KEYS,
+        tests=tests(
+            "operators/test_windowed_keys",
+            "a_record_without_a_key_has_no_window_whatever_its_headers_name",
+        ),
+        removals=(dropped("batch.key_length >= 0"),),
+    ),
+    Rule(
         slug="log-without-windows",
         name="an older log keeps leaving windows out of keys",
         chapter=Chapter.KEYS,

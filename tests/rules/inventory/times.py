@@ -74,6 +74,58 @@ RULES = (
         removals=(value("np.array([len(passed) - 1])"),),
     ),
     Rule(
+        slug="mark-behind-by-hold",
+        name="a time mark is as far behind stream time as later results of the step may be",
+        chapter=Chapter.BATCH,
+        tests=tests("laws/test_time_marks", "the_results_that_a_record_causes_come_before_its_mark"),
+        removals=(value("self.stream_times()"),),
+    ),
+    Rule(
+        slug="mark-not-past-held",
+        name="no time mark of a join is past the oldest record that it holds",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "laws/test_time_marks",
+            "records_that_waited_for_their_table_leave_behind_marks_of_their_own_times",
+        ),
+        removals=(condition("False"),),
+    ),
+    Rule(
+        slug="time-of-records",
+        name="with the time of records a step's time is moved by the rows that arrive alone",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "laws/test_between_steps",
+            "with_the_time_of_records_only_rows_that_arrive_move_the_time_of_a_step",
+            "with_the_time_of_records_a_step_that_holds_state_passes_no_marks_on",
+        ),
+        removals=(value("sifted.flow", way="stateless"), value("step.hold", way="holding")),
+    ),
+    Rule(
+        slug="advance-by-marks",
+        name="an idle advance advances the first steps that hold state; the others get their time marks",
+        chapter=Chapter.BATCH,
+        tests=tests("laws/test_between_steps", "an_idle_advance_reaches_later_steps_as_the_marks_of_the_first_one"),
+        removals=(condition("self.way.kind == 'advance'"),),
+    ),
+    Rule(
+        slug="merged-by-cause",
+        name="merged rows are in the order of the records that caused them",
+        chapter=Chapter.BATCH,
+        tests=tests("laws/test_between_steps", "merged_rows_are_in_the_order_of_the_records_that_caused_them"),
+        removals=(value("Sifted(flow, _NONE)"),),
+    ),
+    Rule(
+        slug="numbered-by-arrival",
+        name="rows behind the first step that holds state are numbered by arrival",
+        chapter=Chapter.BATCH,
+        tests=tests(
+            "laws/test_between_steps",
+            "rows_behind_the_first_step_that_holds_state_are_numbered_by_arrival",
+        ),
+        removals=(value("flow"),),
+    ),
+    Rule(
         slug="outputs-before-mark",
         name="the results that a record causes come before its time mark",
         chapter=Chapter.BATCH,

@@ -80,6 +80,7 @@ def merging() -> Stateless:
 
     def sift(*flows: Flow) -> Sifted:
         flow = joined(*(_with_same_columns(flow, flows) for flow in flows))
+        # rule: merged-by-cause
         return Sifted(flow.take(np.argsort(flow.source, kind="stable")), _NONE)
 
     return sift

@@ -84,6 +84,7 @@ class Batch:
         assert step.function is not None
         read = [self.flows[name] for name in step.reads]
         sifted = step.function(*read)
+        # rule: time-of-records/stateless
         self.flows[step.name] = sifted.flow if step.passes_time else sifted.flow.records_alone()
         arrived, rejected = sum(flow.record_count for flow in read), len(sifted.rejected)
         self.ledger[step.name] = Counts(
@@ -104,6 +105,7 @@ class Batch:
         """Return the flow that arrives at a step that holds state; behind the first operator rows get their number."""
         [read] = step.reads
         flow = self.flows[read]
+        # rule: numbered-by-arrival
         return flow if step.name in self.steps.first_segment else numbered(flow, received)
 
     def take(self, step: Step, state: OperatorState, flow: Flow) -> Stopped | None:
@@ -119,6 +121,7 @@ class Batch:
             results.append(state.flush())
         self._note(step, flow, results)
         self._check(step, flow, stopped)
+        # rule: time-of-records/holding
         hold = step.hold if step.passes_time else None
         sources = [flow.source if result is taken else _NO_SOURCES for result in results]
         if step.name in self.steps.read:
@@ -182,6 +185,7 @@ class Batch:
         )
 
     def _step(self, step: Step, state: OperatorState, flow: Flow) -> StepResult:
+        # rule: advance-by-marks
         if self.way.kind == "advance" and step.name in self.steps.first_operators:
             return state.advance(self.way.stream_time)
         return state.step(flow.rows, self.way.clock_ms)
