@@ -434,7 +434,7 @@ def _read_as(
 ) -> dict[str, Any]:
     """Return the options that say how the records of a topic are read."""
     return {
-        "key_format": optional(key, Format, _key_shown_as, _FORMATS),
+        "key_format": optional(key, Format, _shown_as, _FORMATS),
         "value_format": optional(value, Format, _shown_as, _FORMATS),
         "timestamp": optional(timestamp, (str, TimestampIn), _field, "name a field, or write tg.timestamp(FIELD)"),
         "windows": {"time": windows.length} if isinstance(windows, TimeWindowedKeys) else windows,
@@ -461,14 +461,6 @@ def _topic(name: Any) -> Any:
 _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 
-def _key_shown_as(form: Format) -> Any:
-    """Return the format in which views show keys; None for those that they show as bytes."""
-    if form.is_registered and not faults_in(form.fields):
-        cause = f"keys are not read as {form.name.title()}"
-        return Unusable(Fault(form.name, cause, "leave it out; keys are bytes then"))
-    return _shown_as(form)
-
-
 def _shown_as(form: Format) -> Any:
     """Return the format in which views show keys or values; None for Avro and Protobuf, whose schemas say it."""
     faults = faults_in(form.fields)
@@ -489,7 +481,7 @@ def _types(key: Format | None, value: Format | None, time: str | None) -> dict[s
     """Return the types of keys and values, by which expressions read them, and the time of steps."""
     found: dict[str, Any] = {"time": time} if time == "records" else {}
     if isinstance(key, Format) and key.name not in ("bytes", "json"):
-        found["key"] = key.name
+        found["key"] = registered(key) if key.is_registered else key.name
     if isinstance(value, Format) and value.name not in ("bytes", "json") and not value.is_registered:
         found["value"] = value.name
     if isinstance(value, Format) and value.name == "json" and value.fields is not None:

@@ -17,6 +17,7 @@ from tidegate.contracts.values import (
     PRIMITIVES,
     Avro,
     AvroOutput,
+    KeyForm,
     Primitive,
     Protobuf,
     ProtobufOutput,
@@ -52,6 +53,14 @@ def _read_value(value: object) -> Any:
         "not a type of values",
         f"write value: {{json: {{NAME: TYPE}}}}, {{avro: ...}}, {{protobuf: ...}}, or one of {forms}",
     )
+
+
+def _read_key(key: object) -> Any:
+    found = _read_value(key)
+    if isinstance(found, pa.Schema):
+        remedy = f"write key: {{avro: ...}}, {{protobuf: ...}}, or one of {', '.join(PRIMITIVES)}"
+        raise InvalidValue("keys are not read as JSON", remedy)
+    return found
 
 
 def _read_avro(given: object) -> Avro:
@@ -95,6 +104,13 @@ def value_as_written(value: str | pa.Schema | Avro | Protobuf) -> Any:
 ValueType = Annotated[
     Primitive | pa.Schema | Avro | Protobuf,
     PlainValidator(_read_value, json_schema_input_type=Primitive | dict[Literal["json", "avro", "protobuf"], Any]),
+    PlainSerializer(value_as_written, when_used="json"),
+]
+
+
+KeyType = Annotated[
+    KeyForm,
+    PlainValidator(_read_key, json_schema_input_type=Primitive | dict[Literal["avro", "protobuf"], Any]),
     PlainSerializer(value_as_written, when_used="json"),
 ]
 
