@@ -28,7 +28,7 @@ from tidegate.application.places import Place, caller
 from tidegate.application.program import is_loading
 from tidegate.application.streams import Stream, Table, WindowedStream
 from tidegate.contracts.config import topics_problem
-from tidegate.contracts.errors import ConfigurationError, Problem, UserError
+from tidegate.contracts.errors import ConfigurationError, InvalidValue, Problem, UserError
 from tidegate.contracts.naming import NAME_FORM, is_name
 
 if TYPE_CHECKING:
@@ -434,7 +434,7 @@ def _read_as(
 ) -> dict[str, Any]:
     """Return the options that say how the records of a topic are read."""
     return {
-        "key_format": optional(key, Format, _shown_as, _FORMATS),
+        "key_format": optional(key, Format, _key_shown_as, _FORMATS),
         "value_format": optional(value, Format, _shown_as, _FORMATS),
         "timestamp": optional(timestamp, (str, TimestampIn), _field, "name a field, or write tg.timestamp(FIELD)"),
         "windows": {"time": windows.length} if isinstance(windows, TimeWindowedKeys) else windows,
@@ -461,6 +461,19 @@ def _topic(name: Any) -> Any:
 _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 
+def _key_shown_as(form: Format) -> Any:
+    """Return the format in which views show keys, as `_shown_as` does, or what is wrong with their schema."""
+    from tidegate.operators.pipeline.rules.value_types import read_registered
+
+    if not form.is_registered or faults_in(form.fields):
+        return _shown_as(form)
+    try:
+        read_registered(registered(form))
+    except InvalidValue as error:
+        return Unusable(Fault(form.name, error.cause, error.remedy))
+    return None
+
+
 def _shown_as(form: Format) -> Any:
     """Return the format in which views show keys or values; None for Avro and Protobuf, whose schemas say it."""
     faults = faults_in(form.fields)
@@ -480,7 +493,7 @@ def _time_fault(time: object) -> Unusable | None:
 def _types(key: Format | None, value: Format | None, time: str | None) -> dict[str, Any]:
     """Return the types of keys and values, by which expressions read them, and the time of steps."""
     found: dict[str, Any] = {"time": time} if time == "records" else {}
-    if isinstance(key, Format) and key.name not in ("bytes", "json"):
+    if isinstance(key, Format) and key.name not in ("bytes", "json") and not isinstance(_key_shown_as(key), Unusable):
         found["key"] = registered(key) if key.is_registered else key.name
     if isinstance(value, Format) and value.name not in ("bytes", "json") and not value.is_registered:
         found["value"] = value.name

@@ -145,7 +145,8 @@ def _output_as_written(value: str | AvroOutput | ProtobufOutput) -> Any:
     return value
 
 
-def _read_registered(value: object) -> Any:
+def read_registered(value: object) -> Avro | Protobuf:
+    """Return the format of values that name their schemas. Raise InvalidValue if it is none."""
     found = _read_value(value)
     if not isinstance(found, Avro | Protobuf):
         raise InvalidValue("not a format of values with schemas", f"{_AVRO}; {_PROTOBUF}; for JSON write emits")
@@ -154,7 +155,7 @@ def _read_registered(value: object) -> Any:
 
 RegisteredType = Annotated[
     Avro | Protobuf,
-    PlainValidator(_read_registered, json_schema_input_type=dict[Literal["avro", "protobuf"], Any]),
+    PlainValidator(read_registered, json_schema_input_type=dict[Literal["avro", "protobuf"], Any]),
     PlainSerializer(value_as_written, when_used="json"),
 ]
 
