@@ -264,13 +264,15 @@ def test_results_are_written_in_the_format_of_one_of_kafka_s_serializers() -> No
     assert tg.Application.from_yaml(written) == app
 
 
-def test_a_key_in_avro_is_refused(tmp_path: Path) -> None:
+def test_a_key_in_avro_is_that_of_the_file(tmp_path: Path) -> None:
     app = application()
     schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "int"}]}
     key = tg.avro(schema=schema, schemas=tmp_path)
-    app.stream("departures", name="updates", key=key).suppress(tg.time_limit("1s")).to("updates")
-    with pytest.raises(ConfigurationError, match="keys are not read as Avro"):
-        app.check()
+    departures = app.stream("departures", name="updates", key=key).filter("key.n > 3")
+    departures.suppress(tg.time_limit("1s")).to("updates")
+    app.check()
+    assert "key:\n" in app.to_yaml()
+    assert tg.Application.from_yaml(app.to_yaml()) == app
 
 
 def test_a_format_that_results_have_already_is_refused() -> None:

@@ -88,6 +88,55 @@ def test_a_value_that_cannot_be_read_is_rejected_with_its_schema(tmp_path: Path)
     }
 
 
+KEY = {"type": "record", "name": "Key", "fields": [{"name": "carrier", "type": "string"}, {"name": "n", "type": "int"}]}
+
+
+def key(carrier: str, n: int) -> bytes:
+    return written(KEY, {"carrier": carrier, "n": n}, 3)
+
+
+def sift_keys(folder: Path, step: dict[str, Any], *keys: bytes | None, **more: Any) -> Sifted:
+    """What the first step makes of records with these keys, where the folder has the schema of number 3."""
+    (folder / "3.avsc").write_text(json.dumps(KEY))
+    found = next(each for each in steps_of(pipeline(step, SUPPRESSED, key=avro(folder, KEY), **more)) if each.function)
+    assert found.function is not None
+    return found.function(Flow.of_input(Records.from_rows(Row(each, b"v", 1, at) for at, each in enumerate(keys))))
+
+
+def test_keys_are_records_of_their_fields_and_leave_byte_for_byte(tmp_path: Path) -> None:
+    keys = [key("UA", 5), key("UA", 1), key("DL", 5), None, key("UA", 7)]
+    sifted = sift_keys(tmp_path, {"filter": "key.carrier = 'UA' and key.n > 3"}, *keys)
+    assert [row.key for row in sifted.flow.rows.rows() if not row.time_only] == [keys[0], keys[4]]
+    assert (sifted.filtered, len(sifted.rejected)) == (3, 0)
+    select = sift_keys(tmp_path, {"select": {"n": "key.n"}}, *keys)
+    assert values_of(select) == [b'{"n":5}', b'{"n":1}', b'{"n":5}', b'{"n":null}', b'{"n":7}']
+
+
+def test_a_key_that_cannot_be_read_is_rejected_where_it_is_read(tmp_path: Path) -> None:
+    keys = [key("UA", 5), key("UA", 5)[:-1], b"k", written(KEY, {"carrier": "UA", "n": 5}, 4)]
+    sifted = sift_keys(tmp_path, {"filter": "key.n > 3"}, *keys)
+    assert dict(zip(sifted.rejected.tolist(), sifted.causes, strict=True)) == {
+        1: "key: not Avro of schema 3",
+        2: "key: names no schema",
+        3: "key: schema 4 is unknown",
+    }
+    unread = sift_keys(tmp_path, {"filter": "timestamp > 0"}, *keys)
+    assert (len(values_of(unread)), len(unread.rejected)) == (4, 0)
+
+
+def test_keys_become_one_of_their_fields(tmp_path: Path) -> None:
+    (tmp_path / "3.avsc").write_text(json.dumps(KEY))
+    config = PipelineConfig.model_validate(
+        {"input": "in", "output": "out", "output_partitions": 4, "key": avro(tmp_path, KEY)}
+        | {"steps": [{"select_key": "key.carrier"}, {"filter": "key = 'UA'"}]}
+    )
+    assert config.places()[-1].key == "string"
+
+
+def test_keys_are_no_json_objects(tmp_path: Path) -> None:
+    assert "keys are not read as JSON" in str(problems(SUPPRESSED, key={"json": {"n": "int64"}}))
+
+
 def test_a_schema_that_comes_while_the_pipeline_runs_is_found(tmp_path: Path) -> None:
     newer = {**FLIGHT, "fields": [*FLIGHT["fields"], {"name": "tail", "type": "string"}]}
     value = flight(18, newer, tail="N1")

@@ -13,7 +13,6 @@ import tidegate as tg
 from tests.kernels.codecs.protobuf_strategies import in_wire_format, message_class
 from tests.pipelines.test_avro_values import COUNTS, FLIGHT, SUPPRESSED, avro, counted, flight, values_of
 from tests.pipelines.test_rules import pipeline, problems
-from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.flow import Flow, Sifted
 from tidegate.contracts.records import Records, Row
 from tidegate.operators.pipeline.building import steps_of
@@ -245,9 +244,11 @@ def test_a_program_writes_protobuf(tmp_path: Path) -> None:
     assert tg.Application.from_yaml(app.to_yaml()) == app
 
 
-def test_keys_are_not_protobuf(tmp_path: Path) -> None:
-    app = tg.Application("flights", kafka="localhost:1", lake=tmp_path, keep_output="1d")
-    form = tg.protobuf("weather.Report", schema=REPORT, schemas=tmp_path)
-    app.stream("a", name="a", key=form).filter("true").suppress(tg.time_limit("1s")).to("b")
-    with pytest.raises(ConfigurationError, match="keys are not read as Protobuf"):
-        app.check()
+def test_keys_of_protobuf_are_read_by_their_fields(tmp_path: Path) -> None:
+    (tmp_path / "5.proto").write_text(REPORT)
+    [first, *_] = steps_of(pipeline({"filter": "key.wind.gust > 40"}, SUPPRESSED, key=protobuf(tmp_path)))
+    assert first.function is not None
+    keys = [WINDY, CALM, WINDY[:-1], None]
+    sifted = first.function(Flow.of_input(Records.from_rows(Row(key, b"v", 1, at) for at, key in enumerate(keys))))
+    assert [row.key for row in sifted.flow.rows.rows() if not row.time_only] == [WINDY]
+    assert (sifted.rejected.tolist(), sifted.causes) == ([2], ("key: not Protobuf of schema 5",))

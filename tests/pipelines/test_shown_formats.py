@@ -37,6 +37,15 @@ def test_values_that_no_step_changes_have_the_type_of_the_input(tmp_path: Path) 
     assert formats(pipeline(SUPPRESSED, key="uuid", value="float64"), "held") == ("string", "float64")
 
 
+def test_keys_have_the_type_of_the_input_until_a_step_changes_them(tmp_path: Path) -> None:
+    config = pipeline(SUPPRESSED, key=avro(tmp_path))
+    assert isinstance(formats(config, "held")[0], Avro) and isinstance(formats(config)[0], Avro)
+    assert config.shown_formats() >= {formats(config)[0]}
+    rekeyed = pipeline({"select_key": "key.carrier"}, key=avro(tmp_path), output="b", output_partitions=4)
+    assert formats(rekeyed)[0] == "string"
+    assert formats(pipeline(SUPPRESSED, key=avro(tmp_path), key_format="bytes"))[0] == "bytes"
+
+
 def test_results_have_the_format_in_which_a_step_writes_them(tmp_path: Path) -> None:
     config = pipeline(DELAY, SUPPRESSED, LONG, value=avro(tmp_path))
     assert (formats(config)[1], formats(config, "held")[1], formats(config, "long")[1]) == ("int64", "json", "bytes")

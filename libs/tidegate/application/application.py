@@ -28,7 +28,7 @@ from tidegate.application.places import Place, caller
 from tidegate.application.program import is_loading
 from tidegate.application.streams import Stream, Table, WindowedStream
 from tidegate.contracts.config import topics_problem
-from tidegate.contracts.errors import ConfigurationError, Problem, UserError
+from tidegate.contracts.errors import ConfigurationError, InvalidValue, Problem, UserError
 from tidegate.contracts.naming import NAME_FORM, is_name
 
 if TYPE_CHECKING:
@@ -462,11 +462,16 @@ _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 
 def _key_shown_as(form: Format) -> Any:
-    """Return the format in which views show keys; None for those that they show as bytes."""
-    if form.is_registered and not faults_in(form.fields):
-        cause = f"keys are not read as {form.name.title()}"
-        return Unusable(Fault(form.name, cause, "leave it out; keys are bytes then"))
-    return _shown_as(form)
+    """Return the format in which views show keys, as `_shown_as` does, or what is wrong with their schema."""
+    from tidegate.operators.pipeline.rules.value_types import read_registered
+
+    if not form.is_registered or faults_in(form.fields):
+        return _shown_as(form)
+    try:
+        read_registered(registered(form))
+    except InvalidValue as error:
+        return Unusable(Fault(form.name, error.cause, error.remedy))
+    return None
 
 
 def _shown_as(form: Format) -> Any:
@@ -488,8 +493,8 @@ def _time_fault(time: object) -> Unusable | None:
 def _types(key: Format | None, value: Format | None, time: str | None) -> dict[str, Any]:
     """Return the types of keys and values, by which expressions read them, and the time of steps."""
     found: dict[str, Any] = {"time": time} if time == "records" else {}
-    if isinstance(key, Format) and key.name not in ("bytes", "json"):
-        found["key"] = key.name
+    if isinstance(key, Format) and key.name not in ("bytes", "json") and not isinstance(_key_shown_as(key), Unusable):
+        found["key"] = registered(key) if key.is_registered else key.name
     if isinstance(value, Format) and value.name not in ("bytes", "json") and not value.is_registered:
         found["value"] = value.name
     if isinstance(value, Format) and value.name == "json" and value.fields is not None:

@@ -303,7 +303,7 @@ class OperatorRules(Config):
     """Kind of operator."""
     timestamp: TimestampField | None = None
     """Where the event timestamp is; default: it is the timestamp of the Kafka record."""
-    key_format: Format = "bytes"
+    key_format: ShownAs = "bytes"
     """Format in which views show keys."""
     value_format: ShownAs = "bytes"
     """Format in which views show values."""
@@ -462,7 +462,7 @@ class OutputDeclaration(NamedTuple):
     windows: Windows = None
     closes_after: int | None = None
     key_format: Format | None = None
-    key: str | None = None
+    key: Any = None
     value: Any = None
 
 
@@ -730,7 +730,8 @@ class OperatorConfig(OperatorRules):
     @property
     def explicit_key_format(self) -> Format | None:
         """Return the format of keys; None if it is only the default."""
-        return self.key_format if "key_format" in self.model_fields_set or self.key_format != "bytes" else None
+        is_given = "key_format" in self.model_fields_set or self.key_format != "bytes"
+        return self.key_format if is_given and isinstance(self.key_format, str) else None
 
     def adds_windows(self) -> AddedWindows | None:
         """Return how windows are added to output records; None if there are none or the records name them already."""

@@ -64,6 +64,10 @@ class Protobuf(NamedTuple):
     schemas: str
 
 
+KeyForm: TypeAlias = Primitive | Avro | Protobuf
+"""The format of keys, in which expressions read them."""
+
+
 class AvroOutput(NamedTuple):
     """How values are written as Avro: the schema, as JSON, and the number under which a registry has it."""
 

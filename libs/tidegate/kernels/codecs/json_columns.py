@@ -187,9 +187,10 @@ def _long_decimals(data: Array, start: Array, length: Array) -> Array:
     """Return the nearest floats of JSON numbers, infinite where they are too large."""
     texts = as_text(in_one(binary_column(data, data, start, length)))
     try:
-        return texts.cast(pa.float64()).to_numpy()
+        numbers: Array = texts.cast(pa.float64()).to_numpy()
     except pa.ArrowInvalid:  # one of them is too large or too small
-        return np.array([float(text) for text in texts.to_pylist()])
+        numbers = np.array([float(text) for text in texts.to_pylist()])
+    return numbers
 
 
 @compiled_in_place

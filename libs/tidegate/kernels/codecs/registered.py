@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tidegate.contracts.values import Avro, AvroOutput, Protobuf, ProtobufOutput, Registered
+from tidegate.contracts.values import PRIMITIVES, Avro, AvroOutput, KeyForm, Protobuf, ProtobufOutput, Registered
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.avro.schemas import columns_of as columns_of_record
@@ -38,6 +38,11 @@ def encoder_of_registered(values: AvroOutput | ProtobufOutput, columns: pa.Schem
     if isinstance(values, AvroOutput):
         return AvroEncoder(columns, values.schema, values.number)
     return ProtobufEncoder(columns, values.schema, values.message, values.number)
+
+
+def key_type(form: KeyForm) -> pa.DataType:
+    """Return the type of the column of keys: that of a number, of text, or a struct. Raise as `columns_of` does."""
+    return PRIMITIVES[form] if isinstance(form, str) else pa.struct(columns_of(form))
 
 
 def columns_of(values: Registered) -> pa.Schema:

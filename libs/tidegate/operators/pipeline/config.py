@@ -31,7 +31,7 @@ from tidegate.contracts.config import (
 )
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
-from tidegate.contracts.values import Primitive, Values
+from tidegate.contracts.values import Values
 from tidegate.operators.pipeline.rules import own_table, shown, sinks
 from tidegate.operators.pipeline.rules.changes import Chain, changes_of_results, changes_of_steps
 from tidegate.operators.pipeline.rules.graph import Graph
@@ -55,7 +55,14 @@ from tidegate.operators.pipeline.rules.steps import (
     call_of,
     steps_as_written,
 )
-from tidegate.operators.pipeline.rules.value_types import ValueType, shown_as, type_of, value_as_written, values_of
+from tidegate.operators.pipeline.rules.value_types import (
+    KeyType,
+    ValueType,
+    shown_as,
+    type_of,
+    value_as_written,
+    values_of,
+)
 
 __all__ = [
     "Encode",
@@ -131,9 +138,10 @@ class PipelineRules(KeyRules):
 
     kind: Literal["pipeline"] = "pipeline"
     """Kind of operator."""
-    key: Primitive = "bytes"
+    key: KeyType = "bytes"
     """Type of the input's keys, in which expressions read them: a format of Kafka's own serializers, which are `bytes`,
-    `string`, `int16`, `int32`, `int64`, `float32`, `float64` and `uuid`."""
+    `string`, `int16`, `int32`, `int64`, `float32`, `float64` and `uuid`; `{avro: {schema: SCHEMA, schemas: URL}}` (or a
+    folder), or `{protobuf: {schema: TEXT, message: NAME, schemas: URL}}`."""
     value: ValueType = "bytes"
     """Type of the input's values: as of keys, `{json: {NAME: TYPE}}` with the fields that steps read,
     `{avro: {schema: SCHEMA, schemas: URL}}` (or a folder), or `{protobuf: {schema: TEXT, message: NAME, schemas:
@@ -317,7 +325,7 @@ class PipelineConfig(PipelineRules, OperatorConfig):
         keys = (shown_as(place.key) or "bytes") if place.rekeyed else self.explicit_key_format
         if partitions is None:
             return found._replace(key_format=keys)
-        return found._replace(key_format=keys, key=place.key, value=type_of(place.values))
+        return found._replace(key_format=keys, key=value_as_written(place.key), value=type_of(place.values))
 
     @classmethod
     def inferred_options(cls, raw: Mapping[str, Any], topic: OutputDeclaration) -> dict[str, Any]:

@@ -13,9 +13,8 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.contracts.values import Path, part_of
 from tidegate.kernels.codecs.port import CODE, Decoded
-from tidegate.kernels.codecs.primitives import PrimitiveDecoder
 from tidegate.kernels.columns import binary_column, in_one
-from tidegate.operators.pipeline.evaluated.decoders import decoder_of
+from tidegate.operators.pipeline.evaluated.decoders import decoder_of, key_decoder_of
 from tidegate.operators.pipeline.rules.places import WINDOW, Place
 
 _NO_BYTES = np.zeros(0, np.uint8)
@@ -42,7 +41,7 @@ class ColumnReader:
         self.of_key = frozenset({"key"} & set(self._schema.names)) - self.of_value
         chosen = [field for field in self._schema if field.name in self.of_value]
         self._values_decoder = decoder_of(place.values, chosen)
-        self._key_decoder = PrimitiveDecoder(place.key, "key")
+        self._key_decoder = key_decoder_of(place.key, [field for field in self._schema if field.name in self.of_key])
 
     def read(self, rows: Records) -> Read:
         """Read the columns of the rows."""

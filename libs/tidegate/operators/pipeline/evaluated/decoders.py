@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
-from tidegate.contracts.values import Avro, Protobuf, Values
+from tidegate.contracts.values import Avro, KeyForm, Protobuf, Values
 from tidegate.kernels.codecs.json_columns import JsonDecoder
 from tidegate.kernels.codecs.port import CODE, Decoded, Decoder
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder
@@ -28,6 +28,29 @@ def decoder_of(values: Values, chosen: Sequence[pa.Field]) -> Decoder:
     if values.form in ("object", "single"):
         return JsonDecoder(pa.schema(chosen))
     return PrimitiveDecoder(values.form, "value")  # type: ignore[arg-type]  # what is left are the primitives
+
+
+def key_decoder_of(form: KeyForm, chosen: Sequence[pa.Field]) -> Decoder:
+    """Return the decoder of the column of keys, or of the part of it that is chosen."""
+    if isinstance(form, str):
+        return PrimitiveDecoder(form, "key")
+    return _RecordKeyDecoder(form, chosen)
+
+
+class _RecordKeyDecoder:
+    """Reads keys that are records as a struct. A null is a null."""
+
+    def __init__(self, form: Avro | Protobuf, chosen: Sequence[pa.Field]) -> None:
+        self.schema = pa.schema(chosen)
+        self._decoder = decoder_of_registered(form, pa.schema([inside for field in chosen for inside in field.type]))
+
+    def columns(self, data: Array, start: Array, length: Array) -> Decoded:
+        """Read the keys `data[start : start + length]` (length -1: null)."""
+        decoded = self._decoder.columns(data, start, length)
+        null = pa.array(decoded.code != 0)
+        code = np.where(decoded.code == NULL, 0, decoded.code)
+        records = pa.StructArray.from_arrays(decoded.columns, fields=list(self._decoder.schema), mask=null)
+        return Decoded([records], code, [reason.replace("value", "key", 1) for reason in decoded.reasons])
 
 
 class _JoinedDecoder:

@@ -25,7 +25,9 @@ def rekeying(step: SelectKey, place: Place) -> Stateless:
     """Return what the step does with a flow at that place. Rows without a new key are rejected."""
     layer = Layer(expressions_of(step, place))
     [expression] = layer.expressions.values()
-    reader, encoder = ColumnReader(place, expression.paths), PrimitiveEncoder(behind(step, place).key)
+    key = behind(step, place).key
+    assert isinstance(key, str), "a new key has the format of one of Kafka's serializers"
+    reader, encoder = ColumnReader(place, expression.paths), PrimitiveEncoder(key)
     cause = cannot_be_evaluated([expression])
 
     def sift(*flows: Flow) -> Sifted:

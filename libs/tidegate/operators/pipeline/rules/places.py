@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tidegate.contracts.config import KeyRules, OperatorConfig, OperatorRules, OutputDeclaration, TimeWindows, Windows
 from tidegate.contracts.errors import InvalidValue
-from tidegate.contracts.values import PRIMITIVES, Primitive, Values
+from tidegate.contracts.values import KeyForm, Values
+from tidegate.kernels.codecs.registered import key_type
 from tidegate.operators.registry import config_type
 
 WINDOW = ("window_start", "window_end")
@@ -27,7 +28,7 @@ class Place:
     their keys are others than those by which the input is partitioned.
     """
 
-    key: Primitive
+    key: KeyForm
     values: Values
     windows: Windows
     length: int | None = None
@@ -47,7 +48,7 @@ class Place:
         windows = WINDOW if self.windowed and not self.is_input else ()
         fields = [pa.field(name, pa.int64()) for name in ("timestamp", *windows)]
         if not self.names_windows_in_keys:
-            fields.append(pa.field("key", PRIMITIVES[self.key]))
+            fields.append(pa.field("key", key_type(self.key)))
         hidden = {name.lower() for name in self.values.schema.names}
         return pa.schema([*(field for field in fields if field.name not in hidden), *self.values.schema])
 

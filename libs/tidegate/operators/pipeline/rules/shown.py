@@ -36,7 +36,11 @@ def keys_of_step(steps: Sequence[StepRules], places: Sequence[Place], config: Op
 
 
 def _keys_at(place: Place, config: OperatorRules) -> ShownAs:
-    return (shown_as(place.key) or "bytes") if place.rekeyed else config.key_format
+    if place.rekeyed:
+        return shown_as(place.key) or "bytes"
+    if isinstance(place.key, str) or "key_format" in config.model_fields_set:
+        return config.key_format
+    return place.key
 
 
 def of_step(steps: Sequence[StepRules], places: Sequence[Place], config: OperatorRules, name: str) -> ShownAs:

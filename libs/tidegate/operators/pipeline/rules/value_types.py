@@ -17,6 +17,7 @@ from tidegate.contracts.values import (
     PRIMITIVES,
     Avro,
     AvroOutput,
+    KeyForm,
     Primitive,
     Protobuf,
     ProtobufOutput,
@@ -52,6 +53,14 @@ def _read_value(value: object) -> Any:
         "not a type of values",
         f"write value: {{json: {{NAME: TYPE}}}}, {{avro: ...}}, {{protobuf: ...}}, or one of {forms}",
     )
+
+
+def _read_key(key: object) -> Any:
+    found = _read_value(key)
+    if isinstance(found, pa.Schema):
+        remedy = f"write key: {{avro: ...}}, {{protobuf: ...}}, or one of {', '.join(PRIMITIVES)}"
+        raise InvalidValue("keys are not read as JSON", remedy)
+    return found
 
 
 def _read_avro(given: object) -> Avro:
@@ -99,6 +108,13 @@ ValueType = Annotated[
 ]
 
 
+KeyType = Annotated[
+    KeyForm,
+    PlainValidator(_read_key, json_schema_input_type=Primitive | dict[Literal["avro", "protobuf"], Any]),
+    PlainSerializer(value_as_written, when_used="json"),
+]
+
+
 _OUTPUT_OPTIONS: dict[Any, set[str]] = {"avro": {*AvroOutput._fields}, "protobuf": {*ProtobufOutput._fields}}
 
 
@@ -129,7 +145,8 @@ def _output_as_written(value: str | AvroOutput | ProtobufOutput) -> Any:
     return value
 
 
-def _read_registered(value: object) -> Any:
+def read_registered(value: object) -> Avro | Protobuf:
+    """Return the format of values that name their schemas. Raise InvalidValue if it is none."""
     found = _read_value(value)
     if not isinstance(found, Avro | Protobuf):
         raise InvalidValue("not a format of values with schemas", f"{_AVRO}; {_PROTOBUF}; for JSON write emits")
@@ -138,7 +155,7 @@ def _read_registered(value: object) -> Any:
 
 RegisteredType = Annotated[
     Avro | Protobuf,
-    PlainValidator(_read_registered, json_schema_input_type=dict[Literal["avro", "protobuf"], Any]),
+    PlainValidator(read_registered, json_schema_input_type=dict[Literal["avro", "protobuf"], Any]),
     PlainSerializer(value_as_written, when_used="json"),
 ]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.batch_metadata import BatchMeta, Pin
-from tidegate.contracts.config import OperatorConfig, OperatorRules
+from tidegate.contracts.config import OperatorConfig, OperatorRules, ShownAs
 from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.operators.registry import kind_of, operator_for
 from tidegate.runtime.configuration.application import Application, config_of
@@ -33,7 +33,7 @@ from tidegate.state.raised_offsets import input_offsets
 from tidegate.state.slots import live_rows
 from tidegate.state.upkeep.batch_history import overlapping
 
-INTEGER_BYTES = {"int16": 2, "int32": 4, "int64": 8}
+INTEGER_BYTES: Mapping[ShownAs, int] = {"int16": 2, "int32": 4, "int64": 8}
 """Bytes of the keys that are numbers, by their type."""
 
 NOT_OF_AN_EMISSION = ("kind", "op")
