@@ -85,8 +85,7 @@ def play(
             reference.flush()
         elif isinstance(event, Table):
             assert table_of is not None
-            reference.table, reference.open_until = table_of(event, notes.clock_ms), event.open_until
-            reference.release(notes.clock_ms)
+            _read(reference, event, table_of(event, notes.clock_ms), notes.clock_ms)
         elif isinstance(event, Clock):
             notes.clock_ms = event.ms
             reference.settle(notes.clock_ms)
@@ -104,6 +103,13 @@ def play(
             notes.behind[event.offset] = reference.stream_time - event.timestamp
         _note_marks(reference, notes, emitted)
     return notes
+
+
+def _read(reference: Any, event: Table, table: Any, clock_ms: int) -> None:
+    """Read the table from now on. What waits for it no longer leaves now, or with the event that shares its batch."""
+    reference.table, reference.open_until = table, event.open_until
+    if not event.shares_batch:
+        reference.release(clock_ms)
 
 
 def _reconfigure(reference: Any, change: Change, clock_ms: int) -> None:
