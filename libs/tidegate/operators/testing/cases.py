@@ -92,7 +92,7 @@ def play(
         elif isinstance(event, Hold):
             reference.hold(event.needs)
         elif isinstance(event, Change):
-            _reconfigure(reference, event, notes.clock_ms)
+            _reconfigure(reference, event, notes)
         elif event.time_only:
             _pass_time(reference, event.timestamp, notes.clock_ms)
         else:
@@ -112,11 +112,12 @@ def _read(reference: Any, event: Table, table: Any, clock_ms: int) -> None:
         reference.release(clock_ms)
 
 
-def _reconfigure(reference: Any, change: Change, clock_ms: int) -> None:
+def _reconfigure(reference: Any, change: Change, notes: Notes) -> None:
     """Use another configuration. What that no longer holds is released by its batch, if one comes with it."""
     reference.config = change.config
+    notes.passed.note_change()
     if change.runs:
-        reference.settle(clock_ms)
+        reference.settle(notes.clock_ms)
 
 
 def _pass_time(reference: Any, timestamp: int, clock_ms: int) -> None:

@@ -117,6 +117,7 @@ class Trace:
     lateness: dict[str, int] = field(default_factory=dict)
     floor: int | None = None
     marks: list[tuple[int, int]] = field(default_factory=list)
+    last_mark = NO_STREAM_TIME  # no field, so not compared: the time of the newest mark under this configuration
 
     def note(self, result: StepResult, hold: int | None) -> None:
         """Add the result of a batch to the trace. `hold`: how far the marks of the operator stay behind its time."""
@@ -140,8 +141,13 @@ class Trace:
 
     def note_mark(self, emissions: int, time: int) -> None:
         """Add a time mark that stands behind so many emissions, unless it is not larger than the last one."""
-        if time > (self.marks[-1][1] if self.marks else NO_STREAM_TIME):
+        if time > self.last_mark:
             self.marks.append((emissions, time))
+            self.last_mark = time
+
+    def note_change(self) -> None:
+        """Let marks begin anew: a step that comes with a change has got none, and the hold may be longer now."""
+        self.last_mark = NO_STREAM_TIME
 
     def note_lateness(self, name: str, number: int) -> None:
         """Add the number to that lateness measure; a measure named `..._max` keeps the larger one.
@@ -226,6 +232,8 @@ class Partition:
     def play(self, step: Step) -> StepResult:
         """Run the step and add its result to the trace."""
         result = self.attempt(step)
+        if isinstance(step, Change):
+            self.trace.note_change()
         self.needs = step.needs if isinstance(step, Hold) else self.needs
         self.trace.note(result, hold_of(self.operator))
         return result
