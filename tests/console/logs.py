@@ -12,7 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from tests.metadata import described, small_meta
-from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionChange, Pin
+from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionChange, Pin, Reading
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
@@ -101,12 +101,13 @@ class Written:
         assert found is not None
         return found
 
-    def batch(self, records: Sequence[Row], partition: int = 0) -> int:
-        """A batch with these records of one partition; gives its number."""
+    def batch(self, records: Sequence[Row], partition: int = 0, topic: str | None = None) -> int:
+        """A batch with these records of one partition of the first input topic, or of another one; gives its number."""
         self.records[partition] += records
         state, inputs = self._state(partition)
         clock = self.newest.clock + 1_000
-        return self.commit(partition, state.step(Records.from_rows(records), clock), len(records), inputs=inputs)
+        result = state.step(Records.from_rows(records), clock)
+        return self.commit(partition, result, len(records), topic=topic, inputs=inputs)
 
     def flush(self, partition: int = 0) -> int:
         """A batch that flushes the partition; gives its number."""
@@ -141,6 +142,7 @@ class Written:
         result: StepResult,
         count: int,
         *,
+        topic: str | None = None,
         action: str = "batch",
         inputs: Mapping[str, Pin] | None = None,
     ) -> int:
@@ -159,7 +161,7 @@ class Written:
             action=action,
             clock=before.clock + 1_000,
             inputs=dict(inputs or {}),
-            next_offset={partition: known.next_offset + count},
+            **self._read_to(before, partition, topic or self.config.input, count),
             stream_time={partition: result.stream_time},
             last={partition: (before.batch + 1, attempt)},
             totals={partition: Counts(**totals)},
@@ -177,6 +179,14 @@ class Written:
         naming = Naming(self.log.format, meta.batch, attempt, meta.clock)
         self.log.commit(meta, write_rows(self.log.lake, naming, rows, topic=self.config.input))
         return meta.batch
+
+    def _read_to(self, before: BatchMeta, partition: int, topic: str, count: int) -> dict[str, dict[int, Any]]:
+        """How far the batch has read, after so many records of the topic."""
+        known = before.partitions[partition]
+        if topic == self.config.input:
+            return {"next_offset": {partition: known.next_offset + count}}
+        reading = known.further.get(topic, Reading(0))
+        return {"further": {partition: known.further | {topic: Reading(reading.next_offset + count)}}}
 
     def compact(self) -> int:
         """A compaction that drops superseded state rows, with a clean-up of all that it replaces."""

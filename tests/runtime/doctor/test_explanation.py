@@ -36,6 +36,9 @@ ENRICHED: dict[str, Any] = PIPELINE | {
     ]
 }
 
+TWO_TOPICS = {"input": ["in", "others"]}
+PRICES = TABLE | TWO_TOPICS
+
 EXPLAINED = 12
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -43,6 +46,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "bounded_suppression": SUPPRESSION | {"buffer": {"max_keys": 3, "when_full": "emit"}},
     "join": JOIN,
     "join_with_grace": JOIN | {"grace": "5s"},
+    "join_with_a_table_of_two_topics": JOIN | {"table": "prices", "grace": "5s"},
+    "merged_windows": SESSIONS | TWO_TOPICS,
     "windows": WINDOWS | {"window": {"tumbling": "5s", "grace": "0"}},
     "sessions": SESSIONS,
     "deduplicate": DEDUPLICATE,
@@ -54,19 +59,26 @@ KINDS: dict[str, dict[str, Any]] = {
 def written(folder: Path, config: dict[str, Any]) -> Written:
     """The log of an operator after 24 batches of random records, which are late at times, with a flush and an advance.
 
-    The table gets new versions meanwhile.
+    Tables get new versions meanwhile; of several topics each has a batch in turn.
     """
-    dice, given = random.Random(7), application(folder, table=TABLE, op=config)
-    table, log = Written(given, "table"), Written(given, "op")
+    dice, given = random.Random(7), application(folder, table=TABLE, prices=PRICES, op=config)
+    table, prices, log = (Written(given, name) for name in given.operators)
     for batch in range(24):
-        table.batch([_random(dice, batch, len(table.records[0])) for _ in range(2)])
+        for each in (table, prices):
+            versions = [_random(dice, batch, len(each.records[0])) for _ in range(2)]
+            each.batch(versions, topic=_in_turn(each, batch))
         if batch % 8 == 6:
             log.flush()
         elif batch % 8 == 3:
             log.advance(batch * 3 + 12)
         else:
-            log.batch([_random(dice, batch, len(log.records[0]) + at) for at in range(dice.randrange(3, 10))])
+            records = [_random(dice, batch, len(log.records[0]) + at) for at in range(dice.randrange(3, 10))]
+            log.batch(records, topic=_in_turn(log, batch))
     return log
+
+
+def _in_turn(log: Written, batch: int) -> str:
+    return log.config.inputs[batch % len(log.config.inputs)]
 
 
 def _random(dice: random.Random, batch: int, offset: int) -> Row:

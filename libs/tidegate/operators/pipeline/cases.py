@@ -180,8 +180,8 @@ def _played_under(clock_ms: int, config: OperatorConfig, events: Sequence[Event]
 def _played(reference: Any, rules: OperatorConfig, clock_ms: int, events: Sequence[Event]) -> Trace:
     names = [name for read in rules.reads() for name in (None, read.table)]
     events = [event for event in events if not isinstance(event, Table) or event.name in names]
-    if rules.reads() and not events:
-        return Trace()  # the table of another step comes first
+    if rules.reads() and not any(isinstance(event, Table) for event in events):
+        return Trace()  # the table of another step comes first, or a change before any record
     found: Trace = reference(rules, events, clock_ms)
     return found
 

@@ -39,6 +39,10 @@ _OPTIONS: dict[str, Steps] = {
         *({"max_lateness": lateness} for lateness in ("0ms", "5ms")),
     ],
     "windowed_aggregation": [{"retention": "9ms"}, {"retention": "20ms"}],
+    "stream_table_join": [
+        *({"join": join} for join in ("left", "inner")),
+        *({"grace": grace} for grace in ("12ms", "20ms")),
+    ],
 }
 """Other options of steps, by kind."""
 

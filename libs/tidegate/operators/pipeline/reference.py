@@ -128,6 +128,8 @@ class Life:
 
     def repeats_mark(self, event: Event) -> bool:
         """Return whether the mark is repeated behind the event, for a new step that has not received it yet."""
+        if isinstance(event, Table) and event.shares_batch:
+            return False
         owed, self.owes = self.owes, isinstance(event, Change) and not event.runs
         return owed or isinstance(event, Change)
 

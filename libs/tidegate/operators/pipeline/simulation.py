@@ -79,6 +79,8 @@ SIMULATED: dict[str, dict[str, Any]] = {
     "closed windows, joined": {"steps": [_COUNT, _CLOSED, _JOINED, _SLOW], "dead_letters": "refused"},
     "held back, joined": {"steps": [_NOT_A, _SLOW, _JOINED, _COUNT, _CLOSED]},
     "held back, joined, time of records": {"time": "records", "steps": [_SLOW, _JOINED, _FIRST]},
+    "first matches, joined": {"steps": [_OF_C, _JOINED, _NOT_A, _FIRST, _SLOW], "dead_letters": "refused"},
+    "held back, joined, joined again, counted": {"steps": [_SLOW, _JOINED, _NOT_A, _PRICED, _COUNT]},
     "closed windows, joined, idle": {"steps": [_COUNT, _CLOSED, _JOINED], "idle_after": "4s"},
 }
 """By the name of the run."""
@@ -89,6 +91,9 @@ CHANGING = (
     "two suppressions",
     "passed records",
     "merged topics, counted",
+    "merged topics, joined",
+    "first matches, joined",
+    "held back, joined, joined again, counted",
 )
 """Those whose steps a person edits while they run. Their reference knows all of their steps."""
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from tidegate.contracts.event_time import NEVER
 from tidegate.contracts.records import Row
 from tidegate.operators.stream_table_join.config import StreamTableJoinConfig
 from tidegate.operators.stream_table_join.reference import Reference as JoinReference
@@ -19,11 +20,10 @@ from tidegate.operators.testing.laws import Event, Table, Trace
 
 
 def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence[Event], clock_ms: int) -> Trace:
-    """Return the trace that the reference predicts. Histories begin with a table."""
-    table = history[0]
-    assert isinstance(table, Table)
-    reference = JoinReference(config, _table(table, clock_ms), open_until=table.open_until)
-    notes = play(reference, history[1:], clock_ms, _table)
+    """Return the trace that the reference predicts. A table comes before any record."""
+    first = next(event for event in history if isinstance(event, Table))
+    reference = JoinReference(config, _table(first, clock_ms), open_until=first.open_until)
+    notes = play(reference, history, clock_ms, _table)
     return Trace(
         emissions=[_joined(config, *emission) for emission in reference.emissions],
         rejected=rejected_rows(reference.rejected, config, notes),
@@ -42,8 +42,11 @@ def stream_table_join_reference(config: StreamTableJoinConfig, history: Sequence
 def _table(table: Table, clock_ms: int) -> TableReference:
     assert isinstance(table.config, TableHistoryRules)
     reference = TableReference(table.config)
+    if table.floor is not None:
+        reference.hold(NEVER)
     for row in table.rows:
         reference.process(row, clock_ms)
+    reference.gone = reference.gone if table.floor is None else table.floor
     return reference
 
 

@@ -55,7 +55,8 @@ class Reference:
     stopped_at: None = None
 
     def process(self, row: Row, clock_ms: int) -> None:
-        """Reject the record, join it, or buffer it."""
+        """Join what is due, if the table came further; then reject the record, join it, or buffer it."""
+        self.release(clock_ms)
         grace = self.config.grace or 0
         if reason := self._rejection(row, clock_ms):
             self.rejected.append((row, reason))

@@ -32,6 +32,8 @@ _joinable = st.tuples(st.sampled_from([b"a", b"a", b"", b"a longer key", None]),
 
 _table_records = mostly(_joinable, records)
 
+_floors = mostly(st.none(), soon)
+
 _table_windows = st.sampled_from([None, None, "headers", "headers", "headers"])
 
 
@@ -64,7 +66,9 @@ def _tables(draw: st.DrawFn, epoch: int) -> Table:
     named = draw(windowed(rows)) if windows else rows
     config = draw(table_history_configs()).model_copy(update={"windows": windows or "none"})
     open_until = draw(st.just(ALWAYS) | st.integers(epoch - 1, epoch + 30))
-    return Table(config, tuple(row for row in named if isinstance(row, Row)), open_until)
+    floor = draw(_floors) if config.history_retention is not None else None
+    kept_from = None if floor is None else epoch + floor
+    return Table(config, tuple(row for row in named if isinstance(row, Row)), open_until, floor=kept_from)
 
 
 @st.composite

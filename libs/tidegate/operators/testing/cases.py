@@ -85,15 +85,14 @@ def play(
             reference.flush()
         elif isinstance(event, Table):
             assert table_of is not None
-            reference.table, reference.open_until = table_of(event, notes.clock_ms), event.open_until
-            reference.release(notes.clock_ms)
+            _read(reference, event, table_of(event, notes.clock_ms), notes.clock_ms)
         elif isinstance(event, Clock):
             notes.clock_ms = event.ms
             reference.settle(notes.clock_ms)
         elif isinstance(event, Hold):
             reference.hold(event.needs)
         elif isinstance(event, Change):
-            _reconfigure(reference, event, notes.clock_ms)
+            _reconfigure(reference, event, notes)
         elif event.time_only:
             _pass_time(reference, event.timestamp, notes.clock_ms)
         else:
@@ -106,11 +105,19 @@ def play(
     return notes
 
 
-def _reconfigure(reference: Any, change: Change, clock_ms: int) -> None:
+def _read(reference: Any, event: Table, table: Any, clock_ms: int) -> None:
+    """Read the table from now on. What waits for it no longer leaves now, or with the event that shares its batch."""
+    reference.table, reference.open_until = table, event.open_until
+    if not event.shares_batch:
+        reference.release(clock_ms)
+
+
+def _reconfigure(reference: Any, change: Change, notes: Notes) -> None:
     """Use another configuration. What that no longer holds is released by its batch, if one comes with it."""
     reference.config = change.config
+    notes.passed.note_change()
     if change.runs:
-        reference.settle(clock_ms)
+        reference.settle(notes.clock_ms)
 
 
 def _pass_time(reference: Any, timestamp: int, clock_ms: int) -> None:

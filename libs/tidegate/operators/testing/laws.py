@@ -41,19 +41,27 @@ class Table(NamedTuple):
     """A new version of a table that the operator reads, made of these records.
 
     It is complete for event times up to `open_until`; held records that waited for it are released as far as that
-    allows. `name`: of the table; None: every table that the operator reads.
+    allows. `name`: of the table; None: every table that the operator reads. `floor`: the time before which versions are
+    gone; None: that of its retention. `shares_batch`: the batch of the next event reads it; else one without records
+    does.
     """
 
     config: OperatorRules
     rows: tuple[Row, ...]
     open_until: int = ALWAYS
     name: str | None = None
+    floor: int | None = None
+    shares_batch: bool = False
 
     def state(self, clock_ms: int) -> OperatorState:
         """Return the table's state after one batch with this clock."""
         operator = operator_for(self.config)
         state = operator.open(MemoryStorage(operator.layout, b"%16d" % len(self.rows)))
+        if self.floor is not None:
+            cast(ReadTable, state).hold(NEVER, NEVER)
         state.step(Records.from_rows(self.rows), clock_ms)
+        if self.floor is not None:
+            cast(ReadTable, state).hold(self.floor, self.floor)
         return state
 
 
@@ -80,6 +88,16 @@ class Change(NamedTuple):
 
 
 Event = Row | Advance | Flush | Table | Hold | Clock | Change
+
+
+class Pinned(list[Row]):
+    """The records of a batch that reads new versions of tables."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self.tables = [table]
+
+
 Step = list[Row] | Advance | Flush | Table | Hold | Clock | Change
 
 
@@ -99,6 +117,7 @@ class Trace:
     lateness: dict[str, int] = field(default_factory=dict)
     floor: int | None = None
     marks: list[tuple[int, int]] = field(default_factory=list)
+    last_mark = NO_STREAM_TIME  # no field, so not compared: the time of the newest mark under this configuration
 
     def note(self, result: StepResult, hold: int | None) -> None:
         """Add the result of a batch to the trace. `hold`: how far the marks of the operator stay behind its time."""
@@ -122,8 +141,13 @@ class Trace:
 
     def note_mark(self, emissions: int, time: int) -> None:
         """Add a time mark that stands behind so many emissions, unless it is not larger than the last one."""
-        if time > (self.marks[-1][1] if self.marks else NO_STREAM_TIME):
+        if time > self.last_mark:
             self.marks.append((emissions, time))
+            self.last_mark = time
+
+    def note_change(self) -> None:
+        """Let marks begin anew: a step that comes with a change has got none, and the hold may be longer now."""
+        self.last_mark = NO_STREAM_TIME
 
     def note_lateness(self, name: str, number: int) -> None:
         """Add the number to that lateness measure; a measure named `..._max` keeps the larger one.
@@ -149,13 +173,26 @@ def batches(history: Sequence[Event], cuts: set[int]) -> list[Step]:
     """Split the history into steps: consecutive records are one batch, unless there is a cut between them."""
     steps: list[Step] = []
     for at, event in enumerate(history):
-        if not isinstance(event, Row):
+        last = steps[-1] if steps else None
+        if isinstance(event, Table) and event.shares_batch:
+            if isinstance(last, Pinned) and not last:
+                last.tables.append(event)
+            else:
+                steps.append(Pinned(event))
+        elif not isinstance(event, Row):
             steps.append(event)
-        elif at in cuts or not steps or not isinstance(steps[-1], list):
-            steps.append([event])
+        elif isinstance(last, list) and (at not in cuts or not last):
+            last.append(event)
         else:
-            steps[-1].append(event)
+            steps.append([event])
     return steps
+
+
+def _read_in(step: Step) -> list[Table]:
+    """Return the versions of tables that the step reads before it does anything else."""
+    if isinstance(step, Table):
+        return [step]
+    return step.tables if isinstance(step, Pinned) else []
 
 
 def held_rows(rows: pa.Table) -> pa.Table:
@@ -195,6 +232,8 @@ class Partition:
     def play(self, step: Step) -> StepResult:
         """Run the step and add its result to the trace."""
         result = self.attempt(step)
+        if isinstance(step, Change):
+            self.trace.note_change()
         self.needs = step.needs if isinstance(step, Hold) else self.needs
         self.trace.note(result, hold_of(self.operator))
         return result
@@ -214,9 +253,9 @@ class Partition:
             return self.state.advance(max(0, self.state.stream_time) + step.by_ms, self.clock_ms)
         if isinstance(step, Flush):
             return self.state.flush()
-        if isinstance(step, Table):
-            self.read_table(step.state(self.clock_ms), step.open_until, step.name)
-        elif isinstance(step, Hold):
+        for table in _read_in(step):
+            self.read_table(table.state(self.clock_ms), table.open_until, table.name)
+        if isinstance(step, Hold):
             self._hold(step.needs)
         elif isinstance(step, Clock):
             self.clock_ms = step.ms

@@ -40,8 +40,10 @@ class Feed:
         self._open: list[Open] = []
         self._producers = 0
         self._times = [0] * world.settings.partitions
-        self._tables = [table.input for table in world.oracle.tables.values()]
-        self._newest = {topic: [-1] * world.settings.partitions for topic in (INPUT, *self._tables)}
+        self._tables = {
+            topic: table for table, oracle in world.oracle.tables.items() for topic in oracle.inputs_by_topic
+        }
+        self._newest = {name: [-1] * world.settings.partitions for name in (INPUT, *world.oracle.tables)}
         self._left = world.settings.records * (_TIMES_WITH_TABLE if self._tables else 1)
         self._chance: Random = world.chance.of("feed")
 
@@ -84,7 +86,8 @@ class Feed:
         topics = list(self._world.oracle.inputs_by_topic)
         if not self._tables or self._chance.random() >= 0.5:
             return INPUT if len(topics) == 1 else self._chance.choice(topics)
-        return self._tables[0] if len(self._tables) == 1 else self._chance.choice(self._tables)
+        of_tables = [*self._tables]
+        return of_tables[0] if len(of_tables) == 1 else self._chance.choice(of_tables)
 
     def _inputs(self, topic: str, partition: int) -> dict[int, Row]:
         found = (oracle.inputs_by_topic.get(topic) for oracle in self._world.oracles.values())
@@ -129,13 +132,17 @@ class Feed:
         self._newest[INPUT][partition] = max(self._newest[INPUT][partition], timestamp)
         return Row(key, value, timestamp, offset, headers)
 
-    def _version(self, table: str, partition: int, offset: int) -> Row:
+    def _version(self, topic: str, partition: int, offset: int) -> Row:
         """Return a record of a table, occasionally far ahead in time.
 
-        It is late neither for the table nor for any record that it may be joined to.
+        It is late neither for the table nor for any record that it may be joined to. Of two topics of a table one has
+        the even times and one the odd ones: which of two versions of one time is read first is no matter of the table.
         """
+        table = self._tables[topic]
+        topics = [other for other, of in self._tables.items() if of == table]
         first = max(0, self._newest[INPUT][partition] - GRACE_MS + 1, self._newest[table][partition] - RETENTION_MS)
         timestamp = first + self._chance.randrange(self._chance.choice((2 * GRACE_MS, 2 * GRACE_MS, 3 * RETENTION_MS)))
+        timestamp += (topics.index(topic) - timestamp) % len(topics)
         self._newest[table][partition] = max(self._newest[table][partition], timestamp)
         return Row(self._chance.choice(_KEYS), self._chance.choice(_VALUES), timestamp, offset, b"")
 

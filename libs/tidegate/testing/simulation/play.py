@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.contracts import kill_points
+from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.errors import EngineError, Fenced, InputTruncated, Superseded, Undecided
 from tidegate.control.ledger import OperatorKey
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
@@ -36,9 +37,14 @@ from tidegate.testing.simulation.environment.simulated import environment_of
 from tidegate.testing.simulation.environment.spark import SimulatedSpark
 from tidegate.testing.simulation.environment.workers import SimulatedWorkers
 from tidegate.testing.simulation.feed import Feed
-from tidegate.testing.simulation.judges.changing import ChangingMergingOracle, ChangingOracle
+from tidegate.testing.simulation.judges.changing import (
+    ChangingMergingOracle,
+    ChangingMergingReaderOracle,
+    ChangingOracle,
+    ChangingReaderOracle,
+)
 from tidegate.testing.simulation.judges.joined import JoinOracle, ReaderOracle, TableOracle
-from tidegate.testing.simulation.judges.merged import MergingOracle, MergingReaderOracle
+from tidegate.testing.simulation.judges.merged import MergingOracle, MergingReaderOracle, MergingTableOracle
 from tidegate.testing.simulation.judges.oracle import (
     Oracle,
     Violation,
@@ -55,6 +61,7 @@ from tidegate.testing.simulation.settings import (
     OPERATOR,
     OPERATORS,
     OUTPUT,
+    TABLE_INPUTS,
     TABLE_OPTIONS,
     TABLES,
     TWO_INPUTS,
@@ -127,7 +134,7 @@ def _application(operator: str) -> Application:
             "keep_output": "forever",
             "kafka": {"bootstrap.servers": "simulation:9092"},
             "allow": ["tidegate.operators.testing.reducers"],
-            "operators": {table: {"input": table, **TABLE_OPTIONS} for table in TABLES[operator]}
+            "operators": {table: {"input": TABLE_INPUTS[table], **TABLE_OPTIONS} for table in TABLES[operator]}
             | {OPERATOR: {"input": INPUT, "output": OUTPUT, **OPERATORS[operator]}},
         }
     )
@@ -136,13 +143,19 @@ def _application(operator: str) -> Application:
 def _oracle(application: Application, settings: Settings) -> Oracle:
     config, partitions = application.operators[OPERATOR], settings.partitions
     merges = settings.operator in TWO_INPUTS
+    tables = {name: _table_oracle(application.operators[name], partitions) for name in TABLES[settings.operator]}
     if settings.operator in EDITED:
+        if tables:
+            return (ChangingMergingReaderOracle if merges else ChangingReaderOracle)(config, tables, partitions)
         return (ChangingMergingOracle if merges else ChangingOracle)(config, partitions)
-    tables = {name: TableOracle(application.operators[name], partitions) for name in TABLES[settings.operator]}
     if not tables:
         return (MergingOracle if merges else Oracle)(config, partitions)
     reader = JoinOracle if settings.operator == JOINED else MergingReaderOracle if merges else ReaderOracle
     return reader(config, tables, partitions)
+
+
+def _table_oracle(config: OperatorConfig, partitions: int) -> TableOracle:
+    return (MergingTableOracle if len(config.inputs) > 1 else TableOracle)(config, partitions)
 
 
 class Stop:

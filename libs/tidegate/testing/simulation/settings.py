@@ -37,11 +37,13 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 """By configuration the tables that it reads: one for that join, and those of pipelines with joins of the same grace.
 
-Each is an operator whose input is the topic of its name.
+Each is an operator of the kind that is a table.
 """
 [_TABLE_KIND] = kinds_where("is_table")
 TABLE = str(OPERATORS[JOINED]["table"])
 TABLE_OPTIONS = {"kind": _TABLE_KIND} | test_part(_TABLE_KIND, "simulation").TABLE_OF_JOIN
+TABLE_INPUTS: dict[str, str | list[str]] = {TABLE: TABLE, "prices": ["prices", "discounts"]}
+"""The topic of each table, or its topics."""
 GRACE_MS = parse_duration_ms(OPERATORS[JOINED]["grace"])
 RETENTION_MS = parse_duration_ms(TABLE_OPTIONS["history_retention"])
 [_TWO_STREAMS] = (name for name, options in OPERATORS.items() if "right" in options)

@@ -49,8 +49,9 @@ class World:
         self.chance = Chance(settings.seed, settings.faults, settings.intensity)
         self.clock = VirtualClock()
         self.stage = Stage()
+        of_tables = [topic for table in oracle.tables.values() for topic in table.inputs_by_topic]
         topics = dict.fromkeys(
-            (INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE, FURTHER_INPUT, *oracle.tables), settings.partitions
+            (INPUT, OUTPUT, SECOND_OUTPUT, DEAD_LETTERS, TABLE, FURTHER_INPUT, *of_tables), settings.partitions
         )
         self.broker = Broker(topics | {OUTPUT_BY_KEY: PARTITIONS_BY_KEY}, settings.version, self.clock, self.chance)
         self.machines = [Machine(f"machine-{number}", folder / f"machine-{number}") for number in range(2)]

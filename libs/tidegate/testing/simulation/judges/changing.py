@@ -7,17 +7,21 @@ no log and no restarts.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.cases import cases
-from tidegate.operators.testing.laws import Change, Clock, Event, Partition, Step, held_rows
+from tidegate.operators.testing.laws import Change, Clock, Event, Partition, Step, Table, Trace, held_rows
 from tidegate.state.protocol_decisions import Wanted
 from tidegate.state.slots import live_rows
+from tidegate.testing.simulation.judges.joined import ReaderOracle, TableOracle
 from tidegate.testing.simulation.judges.merged import MergingOracle
 from tidegate.testing.simulation.judges.oracle import Oracle, Violation, sorted_rows
 from tidegate.testing.simulation.settings import DEAD_LETTERS, SECOND_OUTPUT
@@ -52,8 +56,8 @@ class ChangingOracle(Oracle):
     def actual_and_expected(self, partition: int) -> tuple[list[Any], list[Any]]:
         """Return what was made and is held, and what the reference makes and holds; only that in which they differ."""
         reference = cases()[self._config.kind].reference
-        made = self._partitions[partition].finished().as_dict()
-        due = reference(self._first, self._histories[partition], _CLOCK_MS).as_dict()
+        made = _without_clocks(self._partitions[partition].finished())
+        due = _without_clocks(reference(self._first, self._histories[partition], _CLOCK_MS))
         differing = [name for name in made if made[name] != due[name]]
         return [(name, made[name]) for name in differing], [(name, due[name]) for name in differing]
 
@@ -90,14 +94,17 @@ class ChangingOracle(Oracle):
     def _note(self, partition: int, step: Step, result: StepResult) -> None:
         super()._note(partition, step, result)
         self._logs[partition].append(result.changes)
-        history = self._histories[partition]
+        history, pins = self._histories[partition], self._pins(partition)
         is_first = bool(history) and isinstance(history[-1], Change) and not history[-1].runs
         if isinstance(step, Change):
-            history[-1] = step
-        elif isinstance(step, list):
-            history += [*step, Clock(_CLOCK_MS)] if is_first else step
-        else:
-            history.append(step)
+            del history[-1]
+        history += [*pins, *(step if isinstance(step, list) else [step])]
+        if pins or (is_first and isinstance(step, list)):
+            history.append(Clock(_CLOCK_MS))
+
+    def _pins(self, partition: int) -> list[Table]:
+        """Return the tables of which the batch has read other versions than the one before."""
+        return []
 
     def _log(self, partition: int) -> pa.Table:
         return pa.concat_tables(self._logs[partition], promote_options="default")
@@ -105,6 +112,45 @@ class ChangingOracle(Oracle):
 
 class ChangingMergingOracle(ChangingOracle, MergingOracle):
     """The oracle of an operator that reads several topics and whose configuration changes."""
+
+
+class ChangingReaderOracle(ReaderOracle, ChangingOracle):
+    """The oracle of an operator that reads tables and whose configuration changes.
+
+    The history has every version of a table that a batch has read, as the records that the table had read by then.
+    """
+
+    def __init__(self, config: OperatorConfig, tables: Mapping[str, TableOracle], partitions: int) -> None:
+        super().__init__(config, tables, partitions)
+        self._read_now: list[dict[str, Table]] = [{} for _ in range(partitions)]
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._read_before = [dict[str, Table]() for _ in self._partitions]
+
+    def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
+        super()._prepare(twin, partition, before, meta)
+        self._read_now[partition] = {
+            name: self.tables[name]
+            .as_read(pin.version, partition)
+            ._replace(name=name, open_until=meta.changed[partition].open_until(name), shares_batch=True)
+            for name, pin in meta.inputs.items()
+        }
+
+    def _pins(self, partition: int) -> list[Table]:
+        now, before = self._read_now[partition], self._read_before[partition]
+        self._read_before[partition] = now
+        return [table for name, table in now.items() if before.get(name) != table]
+
+
+class ChangingMergingReaderOracle(ChangingReaderOracle, MergingOracle):
+    """The oracle of an operator that reads several topics, and tables, and whose configuration changes."""
+
+
+def _without_clocks(trace: Trace) -> dict[str, Any]:
+    """Return the trace without the clocks at which records arrived, which the history does not have."""
+    held = [{name: value for name, value in row.items() if name != "arrived"} for row in trace.held]
+    return replace(trace, held=held).as_dict()
 
 
 def _held(twin: Partition) -> list[tuple[object, ...]]:

@@ -9,7 +9,7 @@ order. So what a pipeline makes of them is what it makes of the whole input and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
@@ -30,6 +30,15 @@ Met = tuple[int, int | None]
 """Offset of a stream record, and `valid_from` of the version that it was joined to (None: no version)."""
 
 
+class _Version(NamedTuple):
+    """A partition of a table at a version of its log. `records`: how many it had read."""
+
+    rows: pa.Table
+    stream_time: int
+    floor: int
+    records: int
+
+
 class TableOracle(Oracle):
     """The oracle of the table; `reader` is the join's oracle."""
 
@@ -37,18 +46,23 @@ class TableOracle(Oracle):
 
     def __init__(self, config: OperatorConfig, partitions: int) -> None:
         super().__init__(config, partitions)
-        self._states: dict[tuple[int, int], tuple[pa.Table, int, int]] = {}
+        self._states: dict[tuple[int, int], _Version] = {}
+        self._records: list[list[Row]] = [[] for _ in range(partitions)]
 
     def state_at(self, version: int, partition: int) -> OperatorState:
         """Return the partition's state at that version of the log. Raise Violation if the log has no such version."""
         if (version, partition) not in self._states:
             raise Violation(f"the join was pinned to version {version} of the table's log, which was never written")
-        operator = operator_for(self._config)
+        operator, found = operator_for(self._config), self._states[version, partition]
         state = operator.open(MemoryStorage(operator.layout))
-        rows, stream_time, floor = self._states[version, partition]
-        state.restore(rows, stream_time)
-        cast(ReadTable, state).hold(floor, floor)
+        state.restore(found.rows, found.stream_time)
+        cast(ReadTable, state).hold(found.floor, found.floor)
         return state
+
+    def as_read(self, version: int, partition: int) -> Table:
+        """Return what a reference reads at that version of the log: the records that the table had read by then."""
+        found = self._states[version, partition]
+        return Table(self._config, tuple(self._records[partition][: found.records]), floor=found.floor)
 
     def note_foreign_version(self, version: int) -> None:
         """Note a version of the log that another program wrote; it has the data of the previous one in other files."""
@@ -58,8 +72,8 @@ class TableOracle(Oracle):
     def complete(self, partition: int) -> OperatorState:
         """Return the state of a table that forgets nothing, after the whole input."""
         rules = self._config.model_copy(update={"history_retention": _FOREVER_MS})
-        rows = tuple(row for _, row in sorted(self.inputs[partition].items()))
-        return Table(rules, rows).state(0)
+        topics = [inputs[partition] for inputs in self.inputs_by_topic.values()]
+        return Table(rules, tuple(row for inputs in topics for _, row in sorted(inputs.items()))).state(0)
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
         """Let the twin keep versions from the floor of the batch on. Raise Violation if the join needs older ones."""
@@ -74,8 +88,16 @@ class TableOracle(Oracle):
     def _committed(self, meta: BatchMeta, ends: dict[int, int], version: int) -> None:
         super()._committed(meta, ends, version)
         for partition, twin in enumerate(self._partitions):
-            state = (twin.state.snapshot(), twin.state.stream_time, meta.partitions[partition].complete_from)
-            self._states[version, partition] = state
+            self._states[version, partition] = _Version(
+                rows=twin.state.snapshot(),
+                stream_time=twin.state.stream_time,
+                floor=meta.partitions[partition].complete_from,
+                records=len(self._records[partition]),
+            )
+
+    def _note(self, partition: int, step: Step, result: StepResult) -> None:
+        super()._note(partition, step, result)
+        self._records[partition] += step if isinstance(step, list) else []
 
 
 class ReaderOracle(Oracle):
@@ -101,11 +123,12 @@ class ReaderOracle(Oracle):
         return calm
 
     def _prepare(self, twin: Partition, partition: int, before: BatchMeta, meta: BatchMeta) -> None:
-        for name, table in self.tables.items():
-            state = table.state_at(meta.inputs[name].version, partition)
+        for name, pin in meta.inputs.items():
+            state = self.tables[name].state_at(pin.version, partition)
             twin.read_table(state, meta.changed[partition].open_until(name), name)
 
     def _note(self, partition: int, step: Step, result: StepResult) -> None:
+        super()._note(partition, step, result)
         self._waiting[partition] = measured(result.measures, "waiting_records_now")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.records import Row
-from tidegate.testing.simulation.judges.joined import ReaderOracle
+from tidegate.testing.simulation.judges.joined import ReaderOracle, TableOracle
 from tidegate.testing.simulation.judges.oracle import Oracle, Origins, Violation
 
 
@@ -37,6 +37,10 @@ class MergingOracle(Oracle):
 
     def _origins(self, partition: int) -> Origins:
         return self._came_from.__getitem__
+
+
+class MergingTableOracle(MergingOracle, TableOracle):
+    """The oracle of a table of several topics."""
 
 
 class MergingReaderOracle(MergingOracle, ReaderOracle):
