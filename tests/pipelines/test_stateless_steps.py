@@ -51,6 +51,12 @@ def test_an_untouched_value_leaves_byte_for_byte() -> None:
     assert values_of(sifted) == [value]
 
 
+@pytest.mark.parametrize("condition", ["timestamp >= 0", "delay * 2 >= 0"])
+def test_a_filter_that_drops_nothing_copies_nothing(condition: str) -> None:
+    flow = Flow.of_input(Records.from_rows(rows_of({"delay": 1}, {"delay": 2})))
+    assert compiled([Filter(filter=condition)], place())(flow).flow is flow
+
+
 def test_what_nobody_reads_is_not_decoded() -> None:
     sifted = sift([Filter(filter="key = 'k'::blob")], rows_of(b"nonsense", None))
     assert (values_of(sifted), len(sifted.rejected)) == ([b"nonsense", None], 0)

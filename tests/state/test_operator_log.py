@@ -187,6 +187,15 @@ def test_the_kind_of_the_rows_is_written_once_for_each_part(log: OperatorLog) ->
     assert all("RLE_DICTIONARY" in column.encodings for column in kinds)
 
 
+def test_a_column_without_values_is_not_in_the_file_and_reads_as_null(log: OperatorLog) -> None:
+    table = rows("a").append_column("headers", pa.nulls(1, pa.binary()))
+    commit_rows(log, 1, {("state", 0): table, ("emission", 0): rows("b").drop_columns("value")})
+    [file] = log.data_files("state", 0)
+    written = pq.read_schema(log.lake.place.folder / file.path).names
+    assert {"key", "value", "headers"} & {*written} == {"key", "value"}
+    assert log.read("state", 0)["headers"].to_pylist() == log.read("emission", 0)["value"].to_pylist() == [None]
+
+
 def test_a_file_with_many_batches_gives_only_those_asked_for(log: OperatorLog) -> None:
     first = meta(log, 1)
     table = rows("a", "b", "c").append_column("batch", pa.array([1, 2, 3])).append_column("seq", pa.array([0, 0, 0]))

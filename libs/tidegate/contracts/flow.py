@@ -139,6 +139,11 @@ class Flow:
         """Return for each row whether it is a record, not a mark or a dropped row."""
         return np.ones(len(self), np.bool_) if self.rows.time_only is None else ~self.rows.time_only
 
+    @property
+    def record_count(self) -> int:
+        """Return how many records there are, without marks and dropped rows."""
+        return len(self) - (0 if self.rows.time_only is None else int(np.count_nonzero(self.rows.time_only)))
+
     def take(self, chosen: npt.NDArray[Any]) -> Flow:
         """Return the flow with these rows alone; `chosen` are indexes."""
         return replace(

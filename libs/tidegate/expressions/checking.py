@@ -15,6 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from tidegate.contracts.errors import UserError
+from tidegate.expressions.comparisons import Comparison, comparison_of
 from tidegate.expressions.engine import engine
 from tidegate.expressions.functions import ALLOWED
 
@@ -49,22 +50,27 @@ _AGGREGATE_PARTS = ("distinct", "filter")
 
 @dataclass(frozen=True)
 class Expression:
-    """A checked expression: its text, the columns that it reads, and the type of its values."""
+    """A checked expression: its text, the columns that it reads, the type of its values, and the comparison that it is.
+
+    `comparison`: None if it is no comparison that Arrow evaluates.
+    """
 
     text: str
     columns: frozenset[str]
     type: pa.DataType
+    comparison: Comparison | None = None
 
 
 @lru_cache(maxsize=1_024)  # a configuration is read many times, and DuckDB takes milliseconds
 def check(text: str, schema: pa.Schema) -> Expression:
     """Return the expression. Raise UserError, with the remedy, if it cannot be evaluated for rows of the schema."""
     check_names(schema)
-    parts = list(_parts(_root(text)))
+    root = _root(text)
+    parts = list(_parts(root))
     for part in parts:
         _check_part(text, part)
     columns = frozenset(_column(part, schema, text) for part in parts if part["class"] == "COLUMN_REF")
-    return Expression(text, columns, _type(text, schema))
+    return Expression(text, columns, _type(text, schema), comparison_of(root, [schema.field(name) for name in columns]))
 
 
 def check_condition(text: str, schema: pa.Schema) -> Expression:

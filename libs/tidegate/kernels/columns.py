@@ -184,20 +184,22 @@ def records_of(rows: pa.RecordBatch) -> Records:
 
 def int_column(column: pa.Array) -> Array:
     """Return the numbers of an int64 column; nulls become 0."""
-    return np.asarray(column.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    known = column.fill_null(0) if column.null_count else column
+    return np.asarray(known.to_numpy(zero_copy_only=False), np.int64)
 
 
 def binary_parts(column: pa.Array | pa.ChunkedArray) -> tuple[Array, Array, Array]:
     """Return the bytes of a column, and the start and the length (-1: a null) of each value in them."""
+    if column.null_count == len(column):  # common for headers: there are no bytes
+        return _NO_BYTES, np.zeros(len(column), np.int64), np.full(len(column), NULL_LENGTH)
     array, offset_type = _as_one_array(column)
     _, offsets, content = array.buffers()
-    bounds = np.frombuffer(offsets, offset_type)[array.offset : array.offset + len(array) + 1]
-    starts = bounds.astype(np.int64)
-    lengths = np.diff(starts)
+    bounds = np.frombuffer(offsets, offset_type)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    starts, lengths = bounds[:-1], bounds[1:] - bounds[:-1]
     if array.null_count:
         lengths[~array.is_valid().to_numpy(zero_copy_only=False)] = NULL_LENGTH
-    data = np.zeros(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-    return data, starts[:-1].copy(), lengths
+    data = _NO_BYTES if content is None else np.frombuffer(content, np.uint8)
+    return data, starts, lengths
 
 
 def _as_one_array(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array, Any]:

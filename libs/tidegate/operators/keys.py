@@ -7,6 +7,7 @@ input and on output, know the parts of that string.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -111,6 +112,8 @@ class WindowKeys:
 
     def with_record_keys(self, table: pa.Table) -> pa.Table:
         """Return the table as it is stored and queried: record keys in `key`, windows in columns of their own."""
+        if not table.num_rows:
+            return _with_windows(table.schema)
         bounds = window_keys.bounds_in(table["key"])
         table = window_keys.without_windows(table)
         for field, column in zip(self.columns, bounds, strict=True):
@@ -141,6 +144,12 @@ def _windows(rows: pa.RecordBatch) -> int:
     if "window_end" not in rows.schema.names:
         return 0
     return int(rows.num_rows - rows.column("window_end").null_count)
+
+
+@lru_cache(maxsize=16)  # most batches have such tables
+def _with_windows(schema: pa.Schema) -> pa.Table:
+    """Return a table without rows: the columns of the schema, then those of windows."""
+    return pa.schema([*schema, *WindowKeys.columns]).empty_table()
 
 
 def key_kind_error() -> UserError:

@@ -25,7 +25,15 @@ from tidegate.contracts.records import Row
 from tidegate.kernels.record_format.record_batch import decode, decode_headers
 from tidegate.runtime.kafka.transactions import Producer, end
 from tidegate.runtime.publishing import publication
-from tidegate.runtime.publishing.encoding import Destination, Opened, PartitionOutput, Rows, open_output, prepare_output
+from tidegate.runtime.publishing.encoding import (
+    Destination,
+    Opened,
+    PartitionOutput,
+    Rows,
+    emissions_for,
+    open_output,
+    prepare_output,
+)
 from tidegate.runtime.publishing.publication import Publication
 from tidegate.runtime.publishing.topics import Outlets, OutputRoute
 from tidegate.runtime.threads import Parallel
@@ -470,6 +478,16 @@ def test_each_output_gets_the_emissions_of_its_step_once(kafka: ScriptedKafka, l
     assert stamps(kafka, "out") == [(b"c", b"2"), (b"d", b"3")]
     assert stamps(kafka, "dead") == [(b"a", b"0")]
     assert [mark for _, mark in marks_sent(kafka)] == [f"tidegate/1 {log.table_id} 2"]
+
+
+def test_the_emissions_of_a_step_are_found_in_a_batch_as_in_a_log() -> None:
+    """In a batch each name is there once, in a log each row has it."""
+    of_log = of_steps(("first", "a"), ("kept", "b"), ("slow", "c"), ("slow", "d"))
+    of_batch = of_log.set_column(of_log.schema.get_field_index("step"), "step", of_log["step"].dictionary_encode())
+    for step, found in (("slow", [2, 3]), ("first", [0]), ("gone", [])):
+        for table in (of_log, of_batch):
+            seq, own = emissions_for(Output("out", step), table)
+            assert (seq.tolist(), own.num_rows) == (found, len(found))
 
 
 def test_emissions_that_no_topic_gets_are_not_published(kafka: ScriptedKafka, log: OperatorLog) -> None:

@@ -7,6 +7,7 @@ import pyarrow as pa
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import Layout, OffsetColumns, Slot, Storage
 from tidegate.operators.pipeline.passage.results import SOURCE, changes_of, slot_of
+from tidegate.operators.pipeline.passage.shape import Shape
 from tidegate.operators.pipeline.passage.times import checksum
 from tidegate.operators.pipeline.state import PipelineState
 from tidegate.operators.pipeline.steps import Step, chained, operators_of
@@ -23,7 +24,8 @@ class Pipeline:
         operators = operators_of(self.steps)
         self.layout: Layout = layout_of({name: operator.layout for name, operator in operators.items()})
         common = log_schema().names
-        own = [field for field in changes_of(operators.values()) if field.name not in common]
+        self._shape, self._changes = Shape(self.steps), changes_of(operators.values())
+        own = [field for field in self._changes if field.name not in common]
         self.columns: tuple[pa.Field, ...] = (*own, SOURCE)
         self.slot: Slot = {None: ("key",)} | {name: slot_of(operator) for name, operator in operators.items()}
         self.offset_columns = OffsetColumns()
@@ -33,7 +35,7 @@ class Pipeline:
         for name, operator in operators_of(self.steps).items():
             if found := operator.damage(Prefixed(storage, name, [])):
                 return f"step {name}: {found}"
-        times = PipelineState(self.steps, storage).times()
+        times = self._opened(storage).times()
         if list(map(checksum, times.values())) != storage.arrays()[CHECKS].tolist():
             return "its numbers are impossible"
         return None
@@ -42,4 +44,7 @@ class Pipeline:
         """Return the state in the storage; raise UserError as the steps' operators do, or if a function is lacking."""
         for step in self.steps:
             step.load()
-        return PipelineState(self.steps, storage)
+        return self._opened(storage)
+
+    def _opened(self, storage: Storage) -> PipelineState:
+        return PipelineState(self.steps, self._shape, self._changes, storage)

@@ -24,7 +24,7 @@ from tidegate.contracts.operator import (
     TableReader,
 )
 from tidegate.contracts.records import Records
-from tidegate.operators.pipeline.passage.results import NO_SOURCE, changes_of, rows_of, tagged
+from tidegate.operators.pipeline.passage.results import NO_SOURCE, rows_of, tagged
 from tidegate.operators.pipeline.passage.shape import Shape
 from tidegate.operators.pipeline.passage.times import UNBEGUN, StepTime, Times, checksum, time_rows, times_in
 from tidegate.operators.pipeline.passage.way import Batch, Stopped, Way
@@ -35,13 +35,13 @@ _NO_RECORDS = Records.from_rows([])
 
 
 class PipelineState:
-    """The state of one partition of a pipeline, an OperatorState."""
+    """The state of one partition of a pipeline, an OperatorState. `schema`: that of its changelog."""
 
-    def __init__(self, steps: tuple[Step, ...], storage: Storage) -> None:
+    def __init__(self, steps: tuple[Step, ...], shape: Shape, schema: pa.Schema, storage: Storage) -> None:
         self._steps = steps
         self._operators = operators_of(steps)
-        self._shape = Shape(steps)
-        self._schema = changes_of(self._operators.values())
+        self._shape = shape
+        self._schema = schema
         self._storage = storage
         self._grown: list[str] = []
         self._tables: dict[str, tuple[Any, int]] = {}
@@ -130,14 +130,14 @@ class PipelineState:
         while True:
             batch = Batch(self._shape, self._schema, way)
             found = self._pass_through(batch)
-            self._check_in()
+            after = self._check_in()
             if found is None:
                 break
             # rule: inner-bound-undone
-            self._undo(batch.undo(), before)
+            self._undo(batch.undo(time_rows(before, self._schema)), before)
             # records before the one that reached a bound may reach that of a step which took none of them yet
             stopped, way = found, _shortened(way, found)
-        result = self._as_reader(batch.result(self.stream_time, before, self.times()))
+        result = self._as_reader(batch.result(self.stream_time, before, after))
         return result if stopped is None else replace(result, stopped_at=stopped.source, stopped_by=stopped.limit)
 
     def _as_reader(self, result: StepResult) -> StepResult:
@@ -155,8 +155,7 @@ class PipelineState:
                 continue
             self._lend_table(step, batch)
             state = self._opened()[step.name]
-            flow = batch.arriving(step, self.times()[step.name].received)
-            self._receive(step.name, flow, batch)
+            flow = self._received(step, batch)
             stopped = batch.take(step, state, flow)
             if stopped is not None:
                 return stopped
@@ -188,16 +187,21 @@ class PipelineState:
         """Return the state of a step that reads a table."""
         return cast(TableReader, self._opened()[step])
 
-    def _receive(self, name: str, flow: Flow, batch: Batch) -> None:
-        self._storage.arrays()[RECEIVED][list(self._operators).index(name)] += batch.records_of(flow)
+    def _received(self, step: Step, batch: Batch) -> Flow:
+        """Return the flow that arrives at the step, of which the records are counted."""
+        received, at = self._storage.arrays()[RECEIVED], list(self._operators).index(step.name)
+        flow = batch.arriving(step, int(received[at]))
+        received[at] += flow.record_count
+        return flow
 
-    def _check_in(self) -> None:
-        """Write the checksums of where the steps stand."""
-        self._storage.arrays()[CHECKS][:] = [checksum(time) for time in self.times().values()]
+    def _check_in(self) -> Times:
+        """Write the checksums of where the steps stand; return that."""
+        times = self.times()
+        self._storage.arrays()[CHECKS][:] = [checksum(time) for time in times.values()]
+        return times
 
     def _undo(self, rows: pa.Table, before: Times) -> None:
-        back = pa.concat_tables([rows, time_rows(before, self._schema)], promote_options="default")
-        self.restore(back, next(iter(before.values())).stream_time)
+        self.restore(rows, next(iter(before.values())).stream_time)
 
     def _open_all(self) -> None:
         for name, operator in self._operators.items():

@@ -60,7 +60,7 @@ class Step:
 
     def load(self) -> None:
         """Load the function of the user's own that the step calls, if any. Raise UserError if it cannot be loaded."""
-        if isinstance(self.does, UserStep):
+        if self.operator is None and isinstance(self.does, UserStep):
             self.does.load()
 
 

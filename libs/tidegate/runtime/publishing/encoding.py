@@ -125,10 +125,10 @@ def _has_rows(to: Destination, rows: Rows) -> bool:
 
 
 def _has_emissions(output: Output, emissions: pa.Table) -> bool:
-    """Return whether any of the emissions are written to the output. Most batches have one of the first rows."""
+    """Return whether any of the emissions are written to the output."""
     if output.step is None:
         return bool(emissions.num_rows)
-    return bool(pc.index(emissions["step"], pa.scalar(output.step, emissions["step"].type)).as_py() >= 0)
+    return output.step in pc.unique(emissions["step"]).to_pylist()
 
 
 def _queue(producer: Producer, to: Destination, rows: Rows) -> Iterator[Outgoing]:
@@ -215,7 +215,8 @@ def emissions_for(output: Output, emissions: pa.Table) -> tuple[Array, pa.Table]
     if output.step is None:
         return np.arange(emissions.num_rows), emissions
     # rule: sink-of-step
-    own = np.flatnonzero(pc.equal(emissions["step"], output.step).to_numpy())
+    names = emissions["step"].dictionary_encode().combine_chunks()  # in a log, each row has the name itself
+    own = np.flatnonzero(names.indices.to_numpy() == names.dictionary.index(output.step).as_py())
     return own, emissions.slice(int(own[0]) if len(own) else 0, len(own))
 
 

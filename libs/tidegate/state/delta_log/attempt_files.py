@@ -47,13 +47,13 @@ def write_rows(log: Lake, naming: Naming, rows: Sequence[Rows], *, topic: str | 
     """Write a task's rows of the batch, and return the files: one for all of them, none if there are no rows.
 
     In a partitioned log, there is a file for each kind and partition. Add the columns `batch`, `seq` (from 0 for each
-    kind and partition) and, unless it is None, `topic`. Columns of the log that a table lacks read as null. The files
-    are no part of the log until a commit names them.
+    kind and partition) and, unless it is None, `topic`. Columns of the log that a table lacks, or that have only nulls,
+    are not in the file, and read as null. The files are no part of the log until a commit names them.
     """
     given = [each for each in rows if each.table.num_rows]
     if is_partitioned(naming.log_format):
         return tuple(
-            write_file(log, naming, kind, partition, numbered([table], naming.batch, topic))
+            write_file(log, naming, kind, partition, without_empty(numbered([table], naming.batch, topic)))
             for kind, partition, table in given
         )
     if not given:
@@ -61,7 +61,8 @@ def write_rows(log: Lake, naming: Naming, rows: Sequence[Rows], *, topic: str | 
     number = min(each.partition for each in given)
     key = f"{MIXED_FOLDER}/{naming.batch:020d}-{naming.attempt}-{number}.parquet"
     parts = [Part(kind, partition, table.num_rows) for kind, partition, table in given]
-    return (_put(log, key, naming, parts, numbered([each.table for each in given], naming.batch, topic)),)
+    table = without_empty(numbered([each.table for each in given], naming.batch, topic))
+    return (_put(log, key, naming, parts, table),)
 
 
 def numbered(tables: Sequence[pa.Table], batch: int, topic: str | None) -> pa.Table:

@@ -31,7 +31,7 @@ ROW_GROUP_BYTES = 2 * 2**20
 Larger ones were slower to write and to read, as they do not fit into a processor's cache; smaller ones take more bytes.
 """
 
-_DICTIONARY = {"kind", "partition", "op", "cause", "topic", "batch"}
+_DICTIONARY = {"kind", "partition", "step", "op", "cause", "topic", "batch"}
 _PARQUET_END = b"PAR1"
 _NO_STATISTICS = {"key", "value", "headers"}
 

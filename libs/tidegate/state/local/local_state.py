@@ -374,8 +374,8 @@ def _map(machine: Machine, place: tuple[str, str], path: str, size: int) -> mmap
         kept = _mapped_file(machine, path, size)
     with _KEEPING:
         _KEPT[place] = kept
-        for oldest in list(_KEPT)[:-KEPT]:
-            del _KEPT[oldest]
+        while len(_KEPT) > KEPT:
+            del _KEPT[next(iter(_KEPT))]
     return kept.mapping
 
 

@@ -22,9 +22,11 @@ def write(path: Path, rows: pa.Table, attempt: Commit) -> None:
     The file is overwritten in place because reusing its pages costs less than allocating new ones.
     """
     named = rows.replace_schema_metadata({_ATTEMPT: _name(attempt)})
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    with os.fdopen(descriptor, "wb") as file, pa.ipc.new_stream(pa.PythonFile(file, "w"), named.schema) as stream:
+    content = pa.BufferOutputStream()  # Arrow writes each buffer by itself, some for each column
+    with pa.ipc.new_stream(content, named.schema) as stream:
         stream.write_table(named)
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "wb") as file:
+        file.write(content.getvalue())
 
 
 def read(path: Path, attempt: Commit) -> pa.Table | None:

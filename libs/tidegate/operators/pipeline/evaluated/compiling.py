@@ -25,6 +25,7 @@ from tidegate.operators.pipeline.rules.steps import Filter, Require, Select, Wit
 
 NOT_WRITTEN = "its values cannot be written as JSON"
 Mask = npt.NDArray[np.bool_]
+_NONE = np.empty(0, np.int64)
 _Causes = Callable[[npt.NDArray[np.int64]], list[str]]
 
 
@@ -145,6 +146,8 @@ def sifted(flow: Flow, at: npt.NDArray[np.int64], verdict: Verdict, values: pa.A
 
     `at`: the places of the rows of which the verdict is; `values`: their new values, None if they keep theirs.
     """
+    if values is None and verdict.kept.all():
+        return Sifted(flow, _NONE)
     kept = np.ones(len(flow), np.bool_)
     kept[at[verdict.dropped]] = False
     changed = flow.dropping(kept)

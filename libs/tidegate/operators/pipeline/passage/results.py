@@ -14,23 +14,27 @@ from tidegate.contracts.flow import Flow, Marks, Passage
 from tidegate.contracts.log_schema import STEP_TOPIC
 from tidegate.contracts.operator import Array, Operator, StepResult
 from tidegate.contracts.records import NULL_LENGTH, Int64s, Records
-from tidegate.kernels.columns import binary_column, records_of
+from tidegate.kernels.columns import binary_column, in_one, records_of
 from tidegate.operators.keys import WINDOW
-from tidegate.operators.result_tables import LATE_AND_REJECTED, changes_schema
+from tidegate.operators.result_tables import LATE_AND_REJECTED, changes_schema, dictionary_column
 
 NO_SOURCE = -1
 """The source of what no record caused: an idle advance, a flush, or a table that came further."""
 
-STEP, SOURCE, TOPIC = pa.field("step", pa.string()), pa.field("source", pa.int64()), pa.field("topic", pa.string())
+STEP = pa.field("step", pa.dictionary(pa.int32(), pa.string()))  # each name once, not once per row
+SOURCE, TOPIC = pa.field("source", pa.int64()), pa.field("topic", pa.string())
 REFUSED = pa.schema([*LATE_AND_REJECTED, STEP, SOURCE, TOPIC])
 _PARTS = ("key", "value", "headers", "timestamp", "offset")
 _NO_BYTES = np.zeros(0, np.uint8)
 
 
-def flow_of(result: StepResult, source: Int64s, hold: int | None) -> Flow:
-    """Return the results of a step, with the marks that it passes on. `source`: those of the rows that it read."""
+def flow_of(result: StepResult, source: Int64s, hold: int | None, *, with_columns: bool) -> Flow:
+    """Return the results of a step, with the marks that it passes on. `source`: those of the rows that it read.
+
+    `with_columns`: also the columns of results that are no part of a record, for emissions behind other steps.
+    """
     assert isinstance(result.passage, Passage)
-    marks, columns = result.passage.marks(hold), _columns_of(result.emissions)
+    marks, columns = result.passage.marks(hold), _columns_of(result.emissions) if with_columns else None
     records = Flow(rows=_records_of(result.emissions), source=causes_of(result, source), columns=columns)
     return _with_marks(records, marks, _sources_of(source, marks.row))
 
@@ -45,9 +49,13 @@ def _sources_of(source: Int64s, rows: Int64s) -> Int64s:
     return source[rows] if len(source) else np.full(len(rows), NO_SOURCE, np.int64)
 
 
+def in_sequence(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of the tables, one table after the other; a column that one of them lacks has nulls there."""
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default")
+
+
 def _records_of(emissions: pa.Table) -> Records:
-    batches = emissions.combine_chunks().to_batches()
-    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], emissions.schema)
+    batch = _as_batch(emissions)
     records = records_of(batch)
     if "window_start" not in batch.schema.names:
         return records
@@ -57,8 +65,11 @@ def _records_of(emissions: pa.Table) -> Records:
 
 def _columns_of(emissions: pa.Table) -> pa.RecordBatch:
     """Return the columns of emissions that are no part of a record, such as the cause."""
-    chosen = emissions.drop_columns(list(_PARTS))
-    return pa.record_batch([column.combine_chunks() for column in chosen.columns], chosen.schema)
+    return _as_batch(emissions.drop_columns(list(_PARTS)))
+
+
+def _as_batch(rows: pa.Table) -> pa.RecordBatch:
+    return pa.record_batch([in_one(column) for column in rows.columns], rows.schema)
 
 
 def _with_marks(flow: Flow, marks: Marks, mark_causes: Int64s) -> Flow:
@@ -66,20 +77,25 @@ def _with_marks(flow: Flow, marks: Marks, mark_causes: Int64s) -> Flow:
     records, causes, columns = flow.rows, flow.source, flow.columns
     if not len(marks.at):
         return flow
-    count = len(records)
-    order = np.insert(np.arange(count), marks.at, count + np.arange(len(marks.at)))
-    blank = np.zeros(len(marks.at), np.int64)
-    window = records.window or (np.zeros(count, np.int64),) * 2
+    is_mark = np.zeros(len(records) + len(marks.at), np.bool_)
+    is_mark[marks.at + np.arange(len(marks.at))] = True
+    at = np.flatnonzero(~is_mark)
+
+    def among_marks(of_records: Array, of_marks: Int64s | int = 0) -> Array:
+        found = np.empty(len(is_mark), np.int64)
+        found[at], found[is_mark] = of_records, of_marks
+        return found
+
     rows = Records(
         data=records.data,
-        timestamp=np.append(records.timestamp, marks.time)[order],
-        window=(np.append(window[0], blank)[order], np.append(window[1], blank)[order]) if records.window else None,
-        time_only=order >= count,
-        **{name: np.append(getattr(records, name), blank)[order] for name in _PLACES},
+        timestamp=among_marks(records.timestamp, marks.time),
+        window=records.window and (among_marks(records.window[0]), among_marks(records.window[1])),
+        time_only=is_mark,
+        **{name: among_marks(getattr(records, name)) for name in _PLACES},
     )
-    assert columns is not None
-    taken = columns.take(pa.array(order, mask=order >= count))
-    return Flow(rows=rows, source=np.append(causes, mark_causes)[order], columns=taken)
+    if columns is not None:
+        columns = columns.take(pa.array(np.cumsum(~is_mark) - 1, mask=is_mark))
+    return Flow(rows=rows, source=among_marks(causes, mark_causes), columns=columns)
 
 
 _PLACES = ("offset", *(f"{part}_{of}" for part in ("key", "value", "headers") for of in ("start", "length")))
@@ -106,8 +122,10 @@ def joined(*flows: Flow) -> Flow:
         window=_joined_windows(parts),
         **{name: np.concatenate([getattr(rows, name) for rows in parts]) for name in _PLACES},
     )
-    columns = pa.Table.from_batches([flow.columns for flow in used]).combine_chunks().to_batches()
-    return Flow(rows=rows, source=np.concatenate([flow.source for flow in used]), columns=columns[0])
+    source, columns = np.concatenate([flow.source for flow in used]), [flow.columns for flow in used]
+    if any(each is None for each in columns):
+        return Flow(rows=rows, source=source)
+    return Flow(rows=rows, source=source, columns=pa.Table.from_batches(columns).combine_chunks().to_batches()[0])
 
 
 def emissions_of(flow: Flow) -> pa.Table:
@@ -150,7 +168,7 @@ def slot_of(operator: Operator) -> tuple[str, ...]:
 
 def tagged(rows: pa.Table, step: str, schema: pa.Schema | None = None) -> pa.Table:
     """Return the rows with the name of their step, with the columns of the schema if one is given."""
-    rows = rows.append_column(STEP, pa.repeat(pa.scalar(step), rows.num_rows))
+    rows = rows.append_column(STEP, dictionary_column(np.zeros(rows.num_rows, np.int32), pa.array([step])))
     if schema is None:
         return rows
     given = dict(zip(rows.column_names, rows.columns, strict=True))
@@ -186,7 +204,7 @@ def taken_rows(rows: pa.Table, untaken: Set[int]) -> pa.Table:
     """Return refused rows where those of records that another branch takes are no records of the input any more."""
     known = pc.is_in(rows[SOURCE.name], pa.array(sorted(untaken), SOURCE.type))
     taken = pc.and_(pc.is_null(rows[TOPIC.name]), pc.invert(known))
-    of_step = pc.binary_join_element_wise(STEP_TOPIC, rows[STEP.name], "")
+    of_step = pc.binary_join_element_wise(STEP_TOPIC, rows[STEP.name].cast(pa.string()), "")
     topic = pc.if_else(taken, of_step, rows[TOPIC.name])
     return rows.set_column(rows.schema.get_field_index(TOPIC.name), TOPIC, topic)
 

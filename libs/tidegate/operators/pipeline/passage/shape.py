@@ -16,7 +16,8 @@ class Shape:
     `first_segment`: the steps whose rows still are the records of the input. Before them stand no operator, no merge
     and no `flat_map`, behind which a record may be there twice. `first_operators`: those that no other operator stands
     before; an idle advance advances them. `read`: the steps that another one reads. `emitting`: the steps whose results
-    are emissions, because they are kept or no step reads them.
+    are emissions, because they are kept or no step reads them. `emits_flows`: some of these hold no state, so that the
+    columns of the results of operators are emitted behind them.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:
@@ -31,6 +32,7 @@ class Shape:
         self.first_operators = _reached(steps, lambda _: True) & self._operators
         self.read = frozenset(name for name, readers in self._readers.items() if readers)
         self.emitting = frozenset(step.name for step in steps if step.kept or not self._readers[step.name])
+        self.emits_flows = bool(self.emitting - self._operators)
 
     def operators_before(self, name: str) -> frozenset[str]:
         """Return the names of the steps that hold state and stand before the step of that name."""

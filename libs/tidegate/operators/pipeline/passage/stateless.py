@@ -32,7 +32,7 @@ def keeping(wanted: Mask) -> Stateless:
         [flow] = flows
         kept = wanted(flow)
         found, passing = flow.dropping(kept), flow.passing(kept)
-        filtered = int(flow.is_record.sum() - found.is_record.sum())
+        filtered = flow.record_count - found.record_count
         return Sifted(found if passing.all() else found.take(np.flatnonzero(passing)), _NONE, filtered=filtered)
 
     return sift
@@ -87,6 +87,8 @@ def merging() -> Stateless:
 
 def _with_same_columns(flow: Flow, flows: tuple[Flow, ...]) -> Flow:
     """Return the flow with the columns that all of the flows have."""
+    if all(other.columns is None for other in flows):
+        return flow
     names = [set(other.columns.schema.names if other.columns is not None else ()) for other in flows]
     shared = set.intersection(*names)
     if flow.columns is None:

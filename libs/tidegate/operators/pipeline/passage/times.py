@@ -6,7 +6,7 @@ stream time, `offset` the number of rows that it has received. So a state is res
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -31,20 +31,28 @@ def checksum(time: StepTime) -> int:
     return 0 if time == UNBEGUN else crc32(b"%d %d" % time)
 
 
-def moved_times(before: Times, after: Times, schema: pa.Schema) -> pa.Table:
-    """Return the rows of the steps that stand elsewhere after a batch than before it."""
-    return time_rows({name: time for name, time in after.items() if time != before[name]}, schema)
+def moved_times(before: Times, after: Times, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
+    """Return the rows of the steps that stand elsewhere after a batch: those that say so, and those that lead back."""
+    moved = [name for name in after if after[name] != before[name]]
+    both = _rows([(name, times[name]) for times in (after, before) for name in moved], schema)
+    return both.slice(0, len(moved)), both.slice(len(moved))
 
 
 def time_rows(times: Times, schema: pa.Schema) -> pa.Table:
     """Return the changelog rows that say where these steps stand."""
+    return _rows([*times.items()], schema)
+
+
+def _rows(stands: Sequence[tuple[str, StepTime]], schema: pa.Schema) -> pa.Table:
     columns = {
-        "op": pa.array(["put"] * len(times), pa.string()),
-        "key": pa.array([name.encode() for name in times], pa.binary()),
-        "timestamp": pa.array([time.stream_time for time in times.values()], pa.int64()),
-        "offset": pa.array([time.received for time in times.values()], pa.int64()),
+        "op": pa.array(["put"] * len(stands), pa.string()),
+        "key": pa.array([name.encode() for name, _ in stands], pa.binary()),
+        "timestamp": pa.array([time.stream_time for _, time in stands], pa.int64()),
+        "offset": pa.array([time.received for _, time in stands], pa.int64()),
     }
-    return pa.table([columns.get(field.name, pa.nulls(len(times), field.type)) for field in schema], schema)
+    missing = [field for field in schema if field.name not in columns]
+    columns |= {field.name: pa.nulls(len(stands), field.type) for field in missing}
+    return pa.table([columns[name] for name in schema.names], schema)
 
 
 def times_in(rows: pa.Table) -> dict[str, StepTime]:

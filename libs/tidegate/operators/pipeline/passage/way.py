@@ -22,6 +22,7 @@ from tidegate.operators.pipeline.passage.results import (
     causes_of,
     emissions_of,
     flow_of,
+    in_sequence,
     joined,
     numbered,
     refused_rows,
@@ -84,14 +85,14 @@ class Batch:
         read = [self.flows[name] for name in step.reads]
         sifted = step.function(*read)
         self.flows[step.name] = sifted.flow if step.passes_time else sifted.flow.records_alone()
-        arrived, rejected = sum(map(self.records_of, read)), len(sifted.rejected)
+        arrived, rejected = sum(flow.record_count for flow in read), len(sifted.rejected)
         self.ledger[step.name] = Counts(
             records_in=arrived,
             applied=arrived - rejected,
             rejected=rejected,
-            emitted=self.records_of(sifted.flow),
+            emitted=sifted.flow.record_count,
         )
-        if self.records_of(sifted.flow) != arrived - rejected - sifted.filtered + sifted.added:
+        if sifted.flow.record_count != arrived - rejected - sifted.filtered + sifted.added:
             raise EngineError(f"step {step.name} lost or invented rows", value=arrived, remedy="fix its function")
         self._reject(step, read[0], sifted)
         self.measures[f"{step.name}.filtered"] = sifted.filtered
@@ -121,9 +122,10 @@ class Batch:
         hold = step.hold if step.passes_time else None
         sources = [flow.source if result is taken else _NO_SOURCES for result in results]
         if step.name in self.steps.read:
-            self.flows[step.name] = joined(*map(partial(flow_of, hold=hold), results, sources))
+            flow_behind = partial(flow_of, hold=hold, with_columns=self.steps.emits_flows)
+            self.flows[step.name] = joined(*map(flow_behind, results, sources))
         if step.name in self.steps.emitting:
-            emissions = pa.concat_tables([result.emissions for result in results])
+            emissions = in_sequence([result.emissions for result in results])
             self._emit(step, emissions, np.concatenate([*map(causes_of, results, sources)]))
         return stopped
 
@@ -132,27 +134,23 @@ class Batch:
         # rule: own-rules-first
         return self.way.kind == "step" and not len(self.way.records) and len(flow) > 0
 
-    def records_of(self, flow: Flow) -> int:
-        """Return how many records the flow has, without marks and dropped rows."""
-        return int(flow.is_record.sum())
-
-    def undo(self) -> pa.Table:
-        """Return the rows that lead back to the states before the batch."""
-        return pa.concat_tables([self.schema.empty_table(), *self.undone[::-1]], promote_options="default")
+    def undo(self, times: pa.Table) -> pa.Table:
+        """Return the rows that lead back to the states before the batch; `times`: those that say where steps stood."""
+        return in_sequence([*self.undone[::-1], times])
 
     def result(self, stream_time: int, before: Times, after: Times) -> StepResult:
         """Return what the whole batch did. `before`, `after`: where the steps stood before and after it."""
-        emissions = pa.concat_tables(self.emissions.values(), promote_options="default")
+        emissions = in_sequence([*self.emissions.values()])
         # rule: refused-by-all-branches
         untaken = self.steps.untaken(self.refused, self.flows)
         late, rejected = (self._refused_rows(name, untaken) for name in ("late", "rejected"))
-        forth, back = (moved_times(*times, self.schema) for times in ((before, after), (after, before)))
+        forth, back = moved_times(before, after, self.schema)
         return StepResult(
             emissions=emissions,
             late=late,
             rejected=rejected,
-            changes=pa.concat_tables([self.schema.empty_table(), *self._kept("changes"), forth]),
-            undo=pa.concat_tables([self.undo(), back], promote_options="default"),
+            changes=in_sequence([*self._kept("changes"), forth]),
+            undo=self.undo(back),
             counts=self._counts(untaken, rejected, emissions.num_rows),
             stream_time=stream_time,
             measures=self.measures,
@@ -170,7 +168,7 @@ class Batch:
 
     def _counts(self, untaken: Set[int], rejected: pa.Table, emitted: int) -> Counts:
         """Return what became of the input's records: applied if a step takes it that reads the input."""
-        arrived = self.records_of(self.flows[INPUT])
+        arrived = self.flows[INPUT].record_count
         refused = len({*_of_input(rejected)})
         of_steps = self.ledger.values()
         return Counts(
@@ -201,8 +199,10 @@ class Batch:
         held = {"held": last.counts.held, "held_bytes": last.counts.held_bytes, "emitted": emitted}
         self.ledger[step.name] = Counts(**vars(whole) | held)
         for result in results:
-            self._keep("changes", tagged(result.changes, step.name, self.schema))
-            self.undone.append(tagged(result.undo, step.name))
+            if result.changes.num_rows:
+                self._keep("changes", tagged(result.changes, step.name, self.schema))
+            if result.undo.num_rows:
+                self.undone.append(tagged(result.undo, step.name))
             for name, rows in (("late", result.late), ("rejected", result.rejected)):
                 if rows.num_rows:
                     self._keep(name, self._refused(rows, step, _sources(rows["offset"].to_numpy(), flow)))
@@ -213,7 +213,7 @@ class Batch:
 
     def _check(self, step: Step, flow: Flow, stopped: Stopped | None) -> None:
         """Raise EngineError unless the step counted each record that arrived, once."""
-        counts, arrived = self.ledger[step.name], self.records_of(flow)
+        counts, arrived = self.ledger[step.name], flow.record_count
         if not counts.balanced or (stopped is None and counts.records_in != arrived):
             raise EngineError(
                 f"step {step.name} counted {counts.records_in} records of {arrived}",

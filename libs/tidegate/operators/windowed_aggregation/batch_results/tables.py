@@ -61,6 +61,8 @@ def emissions(state: State, batch: FlatRecords, outcome: Outcome, writing: Writi
 def late(stored: Payloads, batch: FlatRecords, unaccepted: Unaccepted, rules: Rules) -> pa.Table:
     """Return the late records, with the smallest timestamp whose window was still open."""
     rows = late_and_rejected.late(stored, batch, unaccepted, 0, "its windows are closed")
+    if not rows.num_rows:
+        return rows
     stream_time = rows["bound"].to_numpy()
     at = rows.schema.get_field_index("bound")
     return rows.set_column(at, rows.schema.field(at), pa.array(_bound(stream_time, rules)))
