@@ -6,6 +6,7 @@ Few drawn histories reach a bound, so some that do are written here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -33,6 +34,16 @@ def merges(steps: Drawn) -> Drawn:
     return [step for step in steps if isinstance(step.get("from"), list)]
 
 
+def joins(steps: Drawn) -> Drawn:
+    return [step for step in steps if "table" in step]
+
+
+def before_a_fork(steps: Drawn) -> Drawn:
+    """The steps of the first chain that a side branch begins at."""
+    begins = {step.get("from") for step in steps if step.get("name") in ("b0", "c0")}
+    return [step for step in steps if step.get("name", "").startswith("s") and step["name"] in begins]
+
+
 def stops(steps: Drawn) -> bool:
     return any(step.get("buffer", {}).get("when_full") == "shut_down" for step in steps)
 
@@ -50,6 +61,16 @@ SHAPES: dict[str, tuple[Any, Callable[[Drawn], Any]]] = {
     "a join with two side branches": (
         pipelines_with_a_join,
         lambda steps: {"b0", "c0"} <= {step.get("name") for step in steps},
+    ),
+    "a join in a side branch": (pipelines_with_a_join, lambda steps: joins(in_a_branch(steps))),
+    "a join before a fork, and another one behind it": (
+        pipelines_with_a_join,
+        lambda steps: joins(in_a_branch(steps)) and joins(before_a_fork(steps)),
+    ),
+    "a join of what meets": (pipelines_with_a_join, lambda steps: joins(merges(steps))),
+    "a join behind windows": (
+        pipelines_with_a_join,
+        lambda steps: any("window" in one and "table" in other for one, other in pairwise(steps)),
     ),
 }
 

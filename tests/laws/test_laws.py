@@ -6,13 +6,13 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import takewhile
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
@@ -21,7 +21,7 @@ from tidegate.contracts.records import Row
 from tidegate.operators.registry import kinds, operator_for
 from tidegate.operators.testing import strategies
 from tidegate.operators.testing.cases import Case, cases
-from tidegate.operators.testing.laws import Advance, Change, Flush, Partition, Step, Trace, batches, held_rows
+from tidegate.operators.testing.laws import Advance, Change, Flush, Partition, Step, Table, Trace, batches, held_rows
 from tidegate.testing.memory_log import LogUnderTest, MemoryLog
 
 pytestmark = pytest.mark.fast
@@ -49,7 +49,8 @@ def example(data: st.DataObject, case: Case) -> tuple[Any, list[Any], set[int]]:
     """A configuration, a history, and where it is cut into batches; no join reads a table that it would refuse."""
     config = data.draw(case.configs)
     history = data.draw(strategies.with_marks(data.draw(case.histories)))
-    return config, strategies.readable(history, config), data.draw(strategies.cuts)
+    history = data.draw(strategies.with_pins(strategies.readable(history, config), CLOCK_MS))
+    return config, history, data.draw(strategies.cuts)
 
 
 def undisturbed(config: Any, history: list[Any], cuts: set[int]) -> Trace:
@@ -180,11 +181,36 @@ def test_law_7_a_batch_writes_no_more_than_it_receives(case: Case) -> None:
     partition.play([Row(b"key-%07d" % n, VALUE, 20_000 - n, n) for n in range(20_000)])
     before = partition.storage.copy().arrays()
     partition.play([Row(b"key-%07d" % (n * 1_999), OTHER, 0, 30_000 + n) for n in range(10)])
-    written = sum(
+    assert written_since(before, partition) <= 10 * (80 + 100)
+
+
+@settings(many, max_examples=max(5, many.max_examples // 3))
+@given(data=st.data())
+def test_law_7_a_batch_writes_no_more_because_more_is_held(case: Case, data: st.DataObject) -> None:
+    config = data.draw(case.configs)
+    history = strategies.readable(data.draw(case.histories), config)
+    tables = [event for event in history if isinstance(event, Table)]
+    few, ten_times_as_many = (written_by_a_batch(config, tables, held) for held in (400, 4_000))
+    assert ten_times_as_many <= 2 * few + 500
+
+
+def written_by_a_batch(config: Any, tables: list[Table], held: int) -> int:
+    """How many items of its arrays an operator writes for ten records that move no time, after it got so many."""
+    partition = Partition(operator_for(config), CLOCK_MS, operator_for(config).layout)
+    for table in tables:
+        partition.play(table)
+    partition.play([Row(b"key-%07d" % n, VALUE, n % 4, n) for n in range(held)])
+    before = partition.storage.copy().arrays()
+    partition.play([Row(b"key-%07d" % (n * 7), OTHER, n % 4, held + n) for n in range(10)])
+    return written_since(before, partition)
+
+
+def written_since(before: Mapping[str, Any], partition: Partition) -> int:
+    """How many items of the partition's arrays differ from those of before."""
+    return sum(
         int(np.count_nonzero(array[: len(before[name])] != before[name]))
         for name, array in partition.storage.arrays().items()
     )
-    assert written <= 10 * (80 + 100)
 
 
 @many
@@ -261,11 +287,7 @@ def test_law_9_to_undo_a_batch_writes_no_more_than_it_received(case: Case) -> No
     assert 0 < undo.num_rows <= 10 * 3  # of a window, of what came, and of what it was merged with
     before = partition.storage.copy().arrays()
     partition.state.restore(undo, partition.trace.stream_time)
-    written = sum(
-        int(np.count_nonzero(array[: len(before[name])] != before[name]))
-        for name, array in partition.storage.arrays().items()
-    )
-    assert written <= 10 * (80 + 100)
+    assert written_since(before, partition) <= 10 * (80 + 100)
 
 
 def restart(partition: Partition, log: LogUnderTest, checkpoints: list[Any], data: st.DataObject) -> None:

@@ -19,8 +19,9 @@ from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.operators.pipeline.edits import without
 from tidegate.operators.pipeline.strategies import FILTER, REASON, REQUIRE
 from tidegate.operators.registry import operator_for
+from tidegate.operators.table_history.config import TableHistoryConfig
 from tidegate.operators.testing import strategies
-from tidegate.operators.testing.laws import Change, Clock, Event, Flush, Partition, Trace, batches
+from tidegate.operators.testing.laws import Change, Clock, Event, Flush, Partition, Table, Trace, batches
 from tidegate.runtime.configuration.application import settings_of
 from tidegate.runtime.configuration.changes import changes
 
@@ -35,6 +36,9 @@ _OTHER = {
         {"until": st.fixed_dictionaries({"time_limit": st.sampled_from(["0ms", "2ms"])})}
     ),
     "windowed_aggregation": st.just({}),
+    "stream_table_join": st.fixed_dictionaries(
+        {"join": st.sampled_from(["left", "inner"]), "grace": st.sampled_from(["1ms", "4ms", "9ms"])}
+    ),
 }
 _FUNCTIONS = "tidegate.operators.testing.batch_functions"
 _STATELESS = st.sampled_from(
@@ -60,7 +64,7 @@ def changed_steps(
 ) -> list[dict[str, Any]]:
     """The steps with other stateless steps between them, other options, without some that hold nothing, or with more.
 
-    A new step is at the end; it may have the name of one that is gone.
+    A new step is at the end; it may have the name of one that is gone. One that joins stays.
     """
     found: list[dict[str, Any]] = []
     for step in steps:
@@ -69,7 +73,7 @@ def changed_steps(
             continue
         found += draw(st.lists(_STATELESS, max_size=1))
         keep = step.get("until") == "window_close" or draw(st.booleans())
-        if step["name"] in holding or draw(st.integers(0, 2)):
+        if step["name"] in holding or "table" in step or draw(st.integers(0, 2)):
             found.append(step if keep else step | draw(_OTHER[step["kind"]]))
     return [*found, draw(new_step(gone, len(steps)))] if gone or draw(st.booleans()) else found
 
@@ -108,7 +112,8 @@ def rewired(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str], gon
     What has read a step that goes reads what that has read.
     """
     found = list(steps)
-    for name in [step["name"] for step in steps if "kind" in step and step["name"] not in holding]:
+    stay = holding | joining(steps)
+    for name in [step["name"] for step in steps if "kind" in step and step["name"] not in stay]:
         found = without(found, name) if draw(st.booleans()) else found
     if draw(st.booleans()):
         begin = st.sampled_from(["input", *(step["name"] for step in found if "name" in step)])
@@ -116,11 +121,17 @@ def rewired(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str], gon
     return found
 
 
+def joining(steps: list[dict[str, Any]]) -> set[str]:
+    """The names of the steps that read a table: they neither come nor go."""
+    return {step["name"] for step in steps if "table" in step}
+
+
 @st.composite
 def examples(draw: st.DrawFn) -> tuple[PipelineConfig, list[Event], set[int]]:
     """A pipeline, a history in which it changes once or twice, and where that is cut into batches."""
-    config = draw(CASES["pipeline"].configs.filter(is_never_stopped))
-    history = strategies.readable(draw(CASES["pipeline"].histories), config)
+    case = draw(st.sampled_from([CASES["pipeline"], CASES["pipeline_with_a_join"]]))
+    config = draw(case.configs.filter(is_never_stopped))
+    history = strategies.readable(draw(case.histories), config)
     begin, at, now, names = list[Event](), 0, config, set(config.operators)
     for then in sorted(draw(st.lists(st.integers(0, len(history)), min_size=1, max_size=2))):
         begin += [*history[at:then], *([Flush()] if draw(st.booleans()) else [])]
@@ -128,7 +139,8 @@ def examples(draw: st.DrawFn) -> tuple[PipelineConfig, list[Event], set[int]]:
         names |= now.operators.keys()
         begin.append(Change(now, runs=bool(held_by_steps(config, begin)) or draw(st.booleans())))
         at = then
-    return config, with_first_batches([*begin, *history[at:]]), draw(strategies.cuts)
+    history = draw(strategies.with_pins([*begin, *history[at:]], CLOCK_MS))
+    return config, with_first_batches(history), draw(strategies.cuts)
 
 
 def with_first_batches(history: list[Event]) -> list[Event]:
@@ -275,3 +287,20 @@ def test_a_step_before_what_passed_records_on_has_the_time_of_the_partition() ->
     copied = {"to": "copied"}
     rows = [Row(b"a", b"v", 10, 0), Row(b"b", b"v", 5, 1)]
     assert late_under([copied], [copied, PUNCTUAL], rows=rows) == [("punctual", 5)]
+
+
+def test_a_new_step_gets_the_marks_of_a_step_whose_hold_has_become_longer() -> None:
+    #   in       a12 | b19   a7     joined has no grace, then one of 9: a7 is late, and leaves at once
+    #   new            |     a7     its time is 10, which is no mark above the 12 of before it came; so a7 is due
+    def joining_with(*more: dict[str, Any], **options: Any) -> PipelineConfig:
+        join = {"name": "joined", "kind": "stream_table_join", "table": "facts", "join": "left", **options}
+        steps = [join | {"before_history": "join"}, *more]
+        return PipelineConfig.model_validate({"input": "in", "steps": steps, "windows": "ignore"})
+
+    facts = Table(TableHistoryConfig.model_validate({"input": "facts", "history_retention": "1h"}), ())
+    rows = [Row(key, b"1", time, at) for at, (key, time) in enumerate([(b"a", 12), (b"b", 19), (b"a", 7)])]
+    first, new = joining_with(), {"name": "new", "kind": "suppression", "until": {"time_limit": "3ms"}}
+    history = [facts, rows[0], Change(joining_with(new, grace="9ms")), *rows[1:]]
+    played = Changing(operator_for(first), CLOCK_MS).play_all(history, {3})
+    assert [(row["step"], row["timestamp"], row["source"]) for row in played.emissions][-1] == ("new", 7, 2)
+    assert played == pipeline_reference(first, history, CLOCK_MS)

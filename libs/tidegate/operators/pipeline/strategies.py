@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
@@ -94,12 +95,20 @@ def _places(steps: list[dict[str, Any]], begin: str = "input", rows: _Rows = _OF
 
 
 @st.composite
-def _branches(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One or two more chains, each of which begins at a step or at the input; perhaps some of them meet again."""
-    found, places, ends = list(steps), _places(steps), [steps[-1]["name"]]
+def _branches(
+    draw: st.DrawFn, steps: list[dict[str, Any]], joins: Sequence[dict[str, Any]] = ()
+) -> list[dict[str, Any]]:
+    """One or two more chains, each of which begins at a step or at the input; perhaps some of them meet again.
+
+    `joins`: steps that stand somewhere in these chains, or where they meet.
+    """
+    found, places, ends, left = list(steps), _places(steps), [steps[-1]["name"]], list(joins)
     for letter in ("b", "c")[: draw(st.integers(1, 2))]:
         begin = draw(st.sampled_from(list(places)))
-        branch = [{"name": f"{letter}{at}", **step} for at, step in enumerate(draw(_branch(places[begin])))]
+        drawn = draw(_branch(places[begin]))
+        if bool(left) and draw(st.booleans()):
+            drawn.insert(draw(st.integers(0, len(drawn))), left.pop())
+        branch = [{"name": f"{letter}{at}", **step} for at, step in enumerate(drawn)]
         places |= _places(branch, begin, places[begin])
         branch[0] = branch[0] if begin == found[-1]["name"] else {"from": begin, **branch[0]}
         found += branch
@@ -107,6 +116,8 @@ def _branches(draw: st.DrawFn, steps: list[dict[str, Any]]) -> list[dict[str, An
     alike = [end for end in ends if places[end] == places[ends[0]]]
     if len(alike) < 2 or draw(st.integers(0, 3)) == 0:
         return found
+    if bool(left) and draw(st.booleans()):
+        return [*found, {"from": alike, "name": "met", **left.pop()}]
     met = draw(_holding(windowed=places[ends[0]].windowed)) | {"name": "met"} if draw(st.booleans()) else {"to": "both"}
     return [*found, {"from": alike, **met}]
 
@@ -178,17 +189,21 @@ def _merges(draw: st.DrawFn, places: dict[str, _Rows]) -> list[list[str]]:
 @st.composite
 def joined_pipeline_configs(draw: st.DrawFn) -> PipelineConfig:
     """Configurations of chains in which joins with a grace stand somewhere, one or two."""
-    return _config(draw, _named(draw(_with_joins(_GRACES.map(lambda grace: {"grace": grace})))))
+    joins = draw(_joins(_GRACES.map(lambda grace: {"grace": grace})))
+    return _config(draw, _named(draw(_with_joins(joins))))
 
 
 @st.composite
 def pipelines_with_a_join(draw: st.DrawFn) -> PipelineConfig:
     """Configurations of pipelines of any shape in which any joins stand somewhere, one or two."""
-    named = _named(draw(_with_joins(_WAITS)))
-    if draw(st.integers(0, 2)) == 0:
-        every = [{"name": f"s{at}", **step} for at, step in enumerate(named)]
-        named = [_never_stopped(step) for step in draw(_written(draw(_branches(every))))]
-    return _config(draw, named)
+    joins = draw(_joins(_WAITS))
+    if draw(st.integers(0, 1)):
+        return _config(draw, _named(draw(_with_joins(joins))))
+    first = draw(st.integers(0, len(joins)))
+    chain = _named(draw(_with_joins(joins[:first])))
+    every = [{"name": f"s{at}", **step} for at, step in enumerate(chain)]
+    written = draw(_written(draw(_branches(every, joins[first:]))))
+    return _config(draw, [_never_stopped(step) for step in written])
 
 
 def _never_stopped(step: dict[str, Any]) -> dict[str, Any]:
@@ -197,12 +212,20 @@ def _never_stopped(step: dict[str, Any]) -> dict[str, Any]:
 
 
 @st.composite
-def _with_joins(draw: st.DrawFn, waits: st.SearchStrategy[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Steps with joins among them, each of a table of its own. `waits`: how one waits for its table."""
-    steps = [_never_stopped(step) for step in draw(_steps())]
+def _joins(draw: st.DrawFn, waits: st.SearchStrategy[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One or two joins, each of a table of its own. `waits`: how one waits for its table."""
+    joins = []
     for table in JOINED_TABLES[: draw(st.integers(1, 2))]:
         join = {"kind": "stream_table_join", "table": table, "before_history": "join"}
-        join |= {"join": draw(st.sampled_from(["left", "left", "inner"])), **draw(waits)}
+        joins.append(join | {"join": draw(st.sampled_from(["left", "left", "inner"])), **draw(waits)})
+    return joins
+
+
+@st.composite
+def _with_joins(draw: st.DrawFn, joins: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Steps with these joins among them."""
+    steps = [_never_stopped(step) for step in draw(_steps())]
+    for join in joins:
         at = draw(st.integers(0, len(steps)))
         steps = [*steps[:at], join, *steps[at:]]
     return steps

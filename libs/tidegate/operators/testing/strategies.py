@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import zip_longest
 from typing import Any
 
 from hypothesis import strategies as st
@@ -69,6 +70,22 @@ def with_marks(draw: st.DrawFn, history: list[Event]) -> list[Event]:
         event._replace(time_only=True) if isinstance(event, Row) and at in chosen else event
         for at, event in enumerate(history)
     ]
+
+
+@st.composite
+def with_pins(draw: st.DrawFn, history: list[Event], clock_ms: int) -> list[Event]:
+    """The history where some tables are read by the batch of the next record, which ends behind that.
+
+    `clock_ms`: the clock at the beginning. A reference knows no other end of a batch than an event that follows.
+    """
+    chosen, found = draw(_marked), list[Event]()
+    for at, (event, behind) in enumerate(zip_longest(history, history[1:])):
+        is_pinned = bool(found) and isinstance(found[-1], Table) and found[-1].shares_batch
+        shares = at in chosen and isinstance(behind, Row)
+        found.append(event._replace(shares_batch=True) if shares and isinstance(event, Table) else event)
+        clock_ms = event.ms if isinstance(event, Clock) else clock_ms
+        found += [Clock(clock_ms)] if is_pinned else []
+    return found
 
 
 @cache
