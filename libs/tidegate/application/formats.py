@@ -149,7 +149,9 @@ def registered(form: Format) -> dict[str, Any]:
     return {form.name: as_yaml({**form.fields, "number": None})}  # the number is for what is written
 
 
-def _place(folder: Path, schemas: str | Path) -> str:
+def _place(folder: Path, schemas: str | Path) -> Any:
+    if schemas == "":
+        return Unusable(Fault(schemas, "the place of the schemas has no name", _PLACE))
     is_url = isinstance(schemas, str) and schemas.startswith(("http://", "https://"))
     return str(schemas) if is_url else str((folder / schemas).absolute())
 

@@ -51,7 +51,7 @@ def exercise_common() -> None:
 def _exercise_typed_values() -> None:
     """Read a field of each type that a schema of values may have."""
     types = {"n": pa.int64(), "d": pa.float64(), "b": pa.bool_(), "text": pa.string(), "any": pa.large_string()}
-    values = [b'{"n":1,"d":1.5,"b":true,"text":"a\\u00e9","any":[1]}', None]
+    values = [b'{"n":1,"d":1.5,"b":true,"text":"a\\u00e9","any":[1]}', b'{"d":0.12345678901234567}', None]
     JsonDecoder(pa.schema(types)).columns(*binary_parts(pa.array(values, pa.binary())))
     if find_spec("fastavro") is not None:
         _exercise_avro()
