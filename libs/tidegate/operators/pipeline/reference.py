@@ -416,8 +416,8 @@ def made(before: Trace, after: Trace, moved: Moved, hold: int | None, again: boo
     """
     source = moved.source if isinstance(moved.event, Row) else SOURCELESS
     marks = after.marks[len(before.marks) :]
-    if again and hold is not None and after.stream_time - hold > NO_STREAM_TIME:
-        marks = [*marks, (len(after.emissions), after.stream_time - hold)]
+    if again and after.marks:
+        marks = [*marks, (len(after.emissions), after.marks[-1][1])]
     for event in with_marks(after.emissions, len(before.emissions), marks if hold is not None else ()):
         yield Moved(event, source, moved.turn)
 
