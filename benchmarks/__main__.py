@@ -38,7 +38,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "json_read_per_s": Bound(least=5_000_000),
     },
     "versions": {"lookups_per_s": Bound(least=5_000_000), "restore_s": Bound(most=30)},
-    "suppression": {"ratio": Bound(least=5.0)},
+    "suppression": {"ratio": Bound(least=6.0)},
     "latency": {
         "batch_of_1000_p50_ms": Bound(most=50),
         "p50_ratio": Bound(most=1.0),
@@ -67,10 +67,10 @@ BOUNDS: dict[str, dict[str, Bound]] = {
     },
     "commits": {"commit_time_ratio": Bound(most=1.5), "live_files_ratio": Bound(most=1.5)},
     "cores": {"busy_cores": Bound(least=1.6)},
-    "join": {"ratio": Bound(least=5.0)},
+    "join": {"ratio": Bound(least=9.0)},
     "stream_join": {"ratio": Bound(least=5.0)},
     "as_of_streams": {"ratio": Bound(least=5.0)},
-    "windows": {"ratio": Bound(least=5.0)},
+    "windows": {"ratio": Bound(least=6.0)},
     "pipelines": {
         "kafka_streams_ratio": Bound(least=5.0),
         "three_steps_ratio": Bound(least=0.60),
