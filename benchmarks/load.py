@@ -24,6 +24,8 @@ RECORDS, KEYS, PARTITIONS = 4_000_000, 10_000, 4
 FIRST_TIMESTAMP, RECORDS_PER_MS, LATENESS_MS = 1_700_000_000_000, 10, 5_000
 CHUNK, SEED, TIMEOUT_S = 250_000, 1, 120.0
 Numbers = npt.NDArray[np.int64]
+Values = Callable[[Numbers, Numbers], pa.Array]
+"""Makes the values of records from the numbers of the records and of their keys."""
 
 
 def json_values(number: Numbers, key: Numbers) -> pa.Array:
@@ -42,12 +44,11 @@ def load(
     partitions: int = PARTITIONS,
     span_ms: int | None = None,
     seed: int = SEED,
-    values: Callable[[Numbers, Numbers], pa.Array] = json_values,
+    values: Values = json_values,
 ) -> int:
     """Create the topic, produce the load to it, and return the number of records.
 
-    Timestamps are spread over `span_ms`. Another seed gives other keys and another lateness. `values` makes the values
-    from the numbers of the records and of their keys.
+    Timestamps are spread over `span_ms`. Another seed gives other keys and another lateness.
     """
     options = {"bootstrap.servers": bootstrap}
     create_topic(options, topic, partitions)
@@ -75,7 +76,7 @@ def _fill(
     partitions: int,
     key: Numbers,
     timestamp: Numbers,
-    values: Callable[[Numbers, Numbers], pa.Array],
+    values: Values,
 ) -> int:
     mine = np.flatnonzero(key % partitions == partition)
     try:
@@ -91,7 +92,7 @@ def outgoing(
     number: Numbers,
     key: Numbers,
     timestamp: Numbers,
-    values: Callable[[Numbers, Numbers], pa.Array] = json_values,
+    values: Values = json_values,
 ) -> OutgoingColumns:
     """Return the records with these numbers, ready to be produced."""
     return OutgoingColumns(

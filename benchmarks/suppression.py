@@ -16,10 +16,8 @@ from statistics import median
 from threading import Event
 from typing import Any
 
-import pyarrow as pa
-
 from benchmarks.drivers import records_in
-from benchmarks.load import PARTITIONS, RECORDS, json_values, load
+from benchmarks.load import PARTITIONS, RECORDS, Values, json_values, load
 from benchmarks.peers.kafka_streams import run_kafka_streams
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.devkit.embedded_broker import Broker
@@ -66,9 +64,7 @@ def measure_against(peer: str, operator: dict[str, Any], say: Any, *more: str) -
 
 
 @contextmanager
-def loaded(
-    say: Any, records: int = RECORDS, values: Callable[[Any, Any], pa.Array] = json_values
-) -> Iterator[tuple[str, Path]]:
+def loaded(say: Any, records: int = RECORDS, values: Values = json_values) -> Iterator[tuple[str, Path]]:
     """Yield the address of a broker with the load, and a folder."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         say(f"loading {records:,} records")

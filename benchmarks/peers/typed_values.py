@@ -1,13 +1,12 @@
 """A filter on a field of Avro values before a suppression, compared with the suppression alone, which reads no value.
 
 4 partitions, 4 million records, 10,000 keys, on the same topic; timed like the suppression service, in turns. Values
-are in the wire format of a schema registry, with the schema in a folder, and have four fields. The filter reads one of
-them and drops nothing.
+are in the wire format of a schema registry, with the schema in a folder, and have the fields of `codecs`. The filter
+reads one of them and drops nothing.
 """
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -16,18 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from benchmarks.in_memory.codecs import COLUMNS, SCHEMA, TEXT
 from benchmarks.load import RECORDS, Numbers, key_names
 from benchmarks.suppression import OPERATOR, alternating, loaded, ratio, service_s
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 
 NUMBER = 17
-COLUMNS = pa.schema({"user": pa.string(), "amount": pa.float64(), "count": pa.int64(), "note": pa.string()})
-_TYPES = {"user": "string", "amount": "double", "count": "long", "note": "string"}
-SCHEMA = {
-    "type": "record",
-    "name": "Payment",
-    "fields": [{"name": name, "type": _TYPES[name]} for name in COLUMNS.names],
-}
 
 
 def measure(say: Any, records: int = RECORDS) -> dict[str, float]:
@@ -49,7 +42,7 @@ def _filtered(folder: Path) -> dict[str, Any]:
     """Write the schema into a folder, and return a pipeline of a filter and the suppression."""
     schemas = folder / "schemas"
     schemas.mkdir()
-    (schemas / f"{NUMBER}.avsc").write_text(json.dumps(SCHEMA))
+    (schemas / f"{NUMBER}.avsc").write_text(TEXT)
     value = {"avro": {"schema": SCHEMA, "schemas": str(schemas)}}
     return {"kind": "pipeline", "value": value, "steps": [{"filter": "amount >= 0"}, {"name": "updates", **OPERATOR}]}
 
@@ -57,4 +50,4 @@ def _filtered(folder: Path) -> dict[str, Any]:
 def _values(number: Numbers, key: Numbers) -> pa.Array:
     notes = pc.binary_join_element_wise("payment number ", pa.array(number).cast(pa.string()), "")
     rows = [key_names(key), pa.array(number * 0.25), pa.array(number % 1_000), notes]
-    return AvroEncoder(COLUMNS, json.dumps(SCHEMA), NUMBER).encode(pa.record_batch(rows, COLUMNS)).values
+    return AvroEncoder(COLUMNS, TEXT, NUMBER).encode(pa.record_batch(rows, COLUMNS)).values
