@@ -29,17 +29,17 @@ def test_a_result_outside_its_limit_is_marked_and_gives_exit_code_1(
 ) -> None:
     assert measured(monkeypatch, 10.0) == 0
     assert "MISSED" not in capsys.readouterr().out
-    assert measured(monkeypatch, 4.9) == 1
-    assert "bound >= 5.0   MISSED" in capsys.readouterr().out
+    assert measured(monkeypatch, 5.9) == 1
+    assert "bound >= 6.0   MISSED" in capsys.readouterr().out
 
 
 def test_with_json_results_and_limits_are_listed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert measured(monkeypatch, 4.9, "--json") == 1
+    assert measured(monkeypatch, 5.9, "--json") == 1
     told = json.loads(capsys.readouterr().out)
-    figures = {"windows": {"ratio": 4.9}}
-    assert told == {"figures": figures, "bounds": {"windows": {"ratio": ">= 5.0"}}, "held": False}
+    figures = {"windows": {"ratio": 5.9}}
+    assert told == {"figures": figures, "bounds": {"windows": {"ratio": ">= 6.0"}}, "held": False}
 
 
 def test_the_command_runs_the_checkout_s_benchmarks_and_returns_their_exit_code(

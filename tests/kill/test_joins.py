@@ -21,10 +21,12 @@ JOIN_POINTS = [
     "before_commit:2",
     "between_ends:2",
     "after_commit:2",
+    "before_ends",
     "in_settling_before_end",
     "in_settling_after_end",
 ]
-"""A join that waited for its table may release all that it holds in one batch: no second one then has output."""
+"""A join that waited for its table may release all that it holds in one batch: no second one then has output. And
+a batch may have none, because the join waits: `before_ends` is reached by one that leaves output to settle."""
 RANDOM_MOMENTS, TOGETHER = 5, 4
 
 

@@ -33,6 +33,7 @@ KillPoint = Literal[
     "after_complete_header",
     "before_commit",
     "after_commit",
+    "before_ends",
     "between_ends",
     "in_settling_before_end",
     "in_settling_after_end",

@@ -389,6 +389,9 @@ class ClaimedOperator:
         started = self._clock.monotonic()
         # rule: unmarked-aborted
         self.publication.mark_unclear(partition for opened in _opened(results) for partition in opened.partitions)
+        if marked:
+            # rule: kill-points
+            reach("before_ends")
         self.publication.end(marked, self.newest)
         self._seconds["publish"] = self._clock.monotonic() - started
 
