@@ -13,7 +13,7 @@ from typing import Any, cast
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.config import Filter, FlatMap, Map, PipelineConfig, Require, Sink, Stateful
+from tidegate.operators.pipeline.config import Filter, FlatMap, Map, PipelineConfig, Require, Select, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain, Holder, Node, Passing, PassThrough, Stand, Under
 from tidegate.operators.pipeline.rules.graph import Graph
@@ -141,6 +141,8 @@ def _passing(name: str, step: StepRules) -> Passing:
     """Return what a stateless step does with a row."""
     if isinstance(step, FlatMap):
         return Passing(name, _repeated, multiplies=True)
+    if isinstance(step, Select):
+        return Passing(name, lambda row: [_measured(row)])
     if isinstance(step, Map):
         failure = _failure(step)
         return Passing(name, lambda row: [_measured(row)], lambda row: failure if row.key == b"ab" else None)

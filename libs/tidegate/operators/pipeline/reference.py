@@ -26,11 +26,15 @@ INPUT = "input"
 
 
 class Moved(NamedTuple):
-    """An event on its way, the offset of the input record that caused it, and which event of the history that was."""
+    """An event on its way, the offset of the input record that caused it, and which event of the history that was.
+
+    `arrived`: within a run of stateless steps, the record as it came to the run.
+    """
 
     event: Event
     source: int
     turn: int
+    arrived: Row | None = None
 
 
 Play = Callable[[OperatorConfig, Sequence[Event]], Trace]
@@ -194,7 +198,8 @@ class Chain:
         if (age, key) not in self.ways:
             node = self.unders[age].nodes[key]
             if isinstance(node.does, Passing):
-                self.ways[age, key] = self._passed_by(node.does, self._merged(age, node, play))
+                begins = not self._goes_on(age, node)
+                self.ways[age, key] = self._passed_by(node.does, self._merged(age, node, play), begins)
             else:
                 self._operate(age, node, node.does, play)
         return self.ways[age, key]
@@ -214,19 +219,28 @@ class Chain:
         together = sorted([*changes, *whole, *others], key=lambda moved: moved.turn)
         return Way(together, False, ways[0].windowed)
 
-    def _passed_by(self, passing: Passing, before: Way) -> Way:
-        """Return the way behind a step that holds no state. With `time: records`, time marks end there."""
+    def _goes_on(self, age: int, node: Node) -> bool:
+        """Return whether the step goes on with the run of the step before it."""
+        nodes = self.unders[age].nodes
+        return any(nodes[key].name == node.name for key in node.reads if key in nodes)
+
+    def _passed_by(self, passing: Passing, before: Way, begins: bool) -> Way:
+        """Return the way behind a step that holds no state. With `time: records`, time marks end there.
+
+        `begins`: a run begins with the step. A row that is refused in a run is shown as it came to the run.
+        """
         way = list[Moved]()
         for moved in before.moved:
-            if not is_record(moved.event):
+            row = moved.event
+            if not isinstance(row, Row) or row.time_only:
                 way.append(moved)
                 continue
-            assert isinstance(moved.event, Row)
-            if (reason := passing.refusal(moved.event)) is not None:
-                refused = columns_of(moved.event) | {"cause": reason, "lateness": None, "bound": None}
+            moved = moved._replace(arrived=row if begins else moved.arrived)
+            if (reason := passing.refusal(row)) is not None:
+                refused = columns_of(moved.arrived) | {"cause": reason, "lateness": None, "bound": None}
                 self._note("rejected", moved.turn, refused, passing.name, moved.source, before)
                 continue
-            values = passing.values(moved.event)
+            values = passing.values(row)
             way += passed(moved, values)
             if passing.multiplies and before.in_input and values:
                 self.takers.update([moved.source])
@@ -474,7 +488,7 @@ def is_mark(event: Event) -> bool:
     return isinstance(event, Row) and event.time_only
 
 
-def columns_of(event: Event) -> dict[str, Any]:
+def columns_of(event: Event | None) -> dict[str, Any]:
     assert isinstance(event, Row)
     if isinstance(event, Emitted):
         return {name: event.row[name] for name in ("key", "value", "headers", "timestamp", "offset")}

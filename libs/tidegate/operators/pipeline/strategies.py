@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 
 from tidegate.operators.pipeline.config import PipelineConfig
 
+LENGTH = "octet_length(key)"
 FILTER, REQUIRE, REASON = "key <> 'a'::BLOB", "key <> 'ab'::BLOB", "it is of the wrong key"
 _FUNCTIONS = "tidegate.operators.testing.batch_functions"
 _STATELESS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {"filter": FILTER},
         {"require": REQUIRE, "reason": REASON},
+        {"select": {"n": LENGTH}},
         {"filter": {"function": f"{_FUNCTIONS}:other_than_a"}},
         {"map": f"{_FUNCTIONS}:measured", "emits": {"n": "int64"}},
         {"flat_map": f"{_FUNCTIONS}:repeated", "emits": {"n": "int64"}},
@@ -82,7 +84,7 @@ class _Rows(NamedTuple):
         return _Rows(self.taken or "kind" in step, self.windowed or windowed, (*self.form, *made))
 
 
-_WIRES, _FORMS = {"name", "from", "keep"}, {"window", "emits", "table"}
+_WIRES, _FORMS = {"name", "from", "keep"}, {"window", "emits", "select", "table"}
 _OF_INPUT = _Rows()
 
 
