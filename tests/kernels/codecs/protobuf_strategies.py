@@ -211,10 +211,22 @@ def read_by_oracle(schema: str, body: bytes, wanted: Collection[str] | None = No
         for field in message.DESCRIPTOR.fields if wanted is not None else ():
             if field.name not in wanted:
                 message.ClearField(field.name)
+        _check_text(message)
         found = _in_columns(message, MessageToDict(message, True, True), ())
         return {name: value for name, value in found.items() if wanted is None or name in wanted}
-    except (DecodeError, SerializeToJsonError, UnicodeDecodeError):  # text of proto2 is checked where it is read
+    except (DecodeError, SerializeToJsonError, UnicodeDecodeError):
         return None
+
+
+def _check_text(message: Any) -> None:
+    """Raise UnicodeDecodeError if text is no UTF-8: of proto2 the library returns it as bytes."""
+    for field, value in message.ListFields():
+        values = [*value.values()] if hasattr(value, "values") else value if field.is_repeated else [value]
+        for each in values:
+            if hasattr(each, "ListFields"):
+                _check_text(each)
+            elif field.type == field.TYPE_STRING and isinstance(each, bytes):
+                each.decode()
 
 
 def _in_columns(message: Any, json: Any, around: tuple[str, ...]) -> dict[str, Any]:

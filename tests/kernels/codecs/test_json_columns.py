@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+import re
 
 import numpy as np
 import orjson
@@ -106,6 +108,21 @@ def test_a_number_that_is_too_large_is_refused_before_what_is_wrong_behind_it(nu
     assert reasons == ["value: half is no float", "value: n is no int64"]
 
 
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [("", b""), ("AA==", b"\0"), ("+/8=", b"\xfb\xff"), ("\\u0041\\/8\\u003d", b"\x03\xff"), ("AAAA" * 20, bytes(60))],
+)
+def test_base64_is_bytes_however_it_is_escaped(text, content):
+    decoder = JsonDecoder(pa.schema([("b", pa.binary())]))
+    assert decoded(f'{{"b": "{text}"}}', decoder=decoder) == [({"b": content}, None)]
+
+
+@pytest.mark.parametrize("text", ["A", "AA=", "A===", "====", "AA==AAAA", "AAA-", "AA A", "AAAÄ", "=AAA", "A=AA"])
+def test_what_is_no_padded_base64_is_refused(text):
+    decoder = JsonDecoder(pa.schema([("b", pa.binary())]))
+    assert decoded(f'{{"b": "{text}"}}', decoder=decoder) == [({"b": None}, "value: b is no binary")]
+
+
 def test_no_values_are_no_rows():
     assert decoded() == []
 
@@ -124,7 +141,9 @@ ANY = st.recursive(
     max_leaves=6,
 )
 TYPES = st.recursive(
-    st.sampled_from([pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string()]),
+    st.sampled_from(
+        [pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary()]
+    ),
     lambda inner: st.lists(
         st.tuples(st.sampled_from(["n", "text", "at", "x", "ä"]), inner, st.booleans()),
         min_size=1,
@@ -141,6 +160,9 @@ SCHEMAS = st.lists(
 ).map(lambda fields: pa.schema([pa.field(*field) for field in fields]))
 
 
+BASE64 = re.compile("(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+
+
 def fits(value, field):
     """What the field is for another parser: whether it fits, and its value."""
     if value is None:
@@ -155,6 +177,9 @@ def fits(value, field):
         return isinstance(value, bool), value
     if pa.types.is_string(field.type):
         return isinstance(value, str), value
+    if pa.types.is_binary(field.type):
+        good = isinstance(value, str) and BASE64.fullmatch(value) is not None
+        return good, base64.b64decode(value) if good else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False, None
     if pa.types.is_integer(field.type):
@@ -177,6 +202,8 @@ def objects(draw, schema):
             return {each.name: of(each) for each in inside if draw(st.integers(0, 9)) > 0}
         if pa.types.is_boolean(field.type):
             return draw(st.booleans())
+        if pa.types.is_binary(field.type):
+            return base64.b64encode(draw(st.binary(max_size=8))).decode()
         return draw(st.text(max_size=5)) if pa.types.is_string(field.type) else draw(NUMBERS)
 
     made = {field.name: of(field) for field in schema if draw(st.integers(0, 9)) > 0}

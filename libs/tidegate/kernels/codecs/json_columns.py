@@ -1,9 +1,9 @@
 """Reads JSON objects into typed Arrow columns.
 
 A column's type says what the field must be: `bool`, an integer or a float of any width, `string`, a `struct` of such
-fields, or `large_string` for the JSON text of any value, arrays among them. A field that is missing or `null` is null,
-which the schema must allow. A number for an integer column is written without fraction and exponent and fits; a number
-for a float column becomes the nearest one, and must not become infinite.
+fields, `large_string` for the JSON text of any value, arrays among them, or `binary` for padded base64. A field that is
+missing or `null` is null, which the schema must allow. A number for an integer column is written without fraction and
+exponent and fits; a number for a float column becomes the nearest one, and must not become infinite.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidegate.kernels.codecs.json_spans import (
     field_start,
     find,
 )
-from tidegate.kernels.codecs.json_text import OBJECT, QUOTE, escape_at, unescaped
+from tidegate.kernels.codecs.json_text import OBJECT, QUOTE, escape_at, read_base64, unescaped
 from tidegate.kernels.codecs.port import CODE, Decoded
 from tidegate.kernels.codecs.slots import Slots, slots
 from tidegate.kernels.codecs.utf8 import utf8_byte, utf8_size
@@ -41,7 +41,7 @@ from tidegate.kernels.compiled.words import copy_bytes
 _NULL, _TRUE, _FALSE = b"ntf"
 _SURROGATES = 0xD800, 0xDFFF
 
-_BOOL, _WHOLE, _FLOAT, _TEXT, _JSON, _STRUCT = range(6)
+_BOOL, _WHOLE, _FLOAT, _TEXT, _JSON, _STRUCT, _BYTES = range(7)
 """How a field is read."""
 _IS_OF_KIND = {
     _BOOL: pa.types.is_boolean,
@@ -50,7 +50,10 @@ _IS_OF_KIND = {
     _TEXT: pa.types.is_string,
     _JSON: pa.types.is_large_string,
     _STRUCT: pa.types.is_struct,
+    _BYTES: pa.types.is_binary,
 }
+_SPANS = pa.string(), pa.large_string(), pa.binary()
+"""Types of which a slot has a place in the value, or in what was written for it."""
 
 
 class _Wanted(NamedTuple):
@@ -169,9 +172,9 @@ class _Reading:
         """Return the column of the next field."""
         self._place += 1
         number, length = self._found.number[self._place], self._found.length[self._place]
-        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-            texts = as_text(in_one(binary_column(self._data, self._texts, number, length)))
-            return texts.cast(field.type)
+        if field.type in _SPANS:
+            spans = in_one(binary_column(self._data, self._texts, number, length))
+            return spans if pa.types.is_binary(field.type) else as_text(spans).cast(field.type)
         null = length < 0
         mask = null if null.any() else None
         if pa.types.is_struct(field.type):
@@ -264,6 +267,13 @@ def _store(
         is_good, number = data[start] == _TRUE or data[start] == _FALSE, wide(data[start] == _TRUE)
     elif kind == _STRUCT:
         is_good = data[start] == OBJECT
+    elif kind == _BYTES:
+        number, length = ~used, wide(MISSING)
+        if data[start] == QUOTE:
+            length = _write_text(data, start + 1, end - 1, texts, used)
+            length = read_base64(texts, used, used + length, texts, used) if length >= 0 else length
+        is_good = length >= 0
+        used += max(length, 0)
     else:
         length = end - start
     if is_good:

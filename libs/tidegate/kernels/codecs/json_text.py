@@ -37,7 +37,9 @@ VALUE, VALUE_OR_END, KEY, KEY_OR_END, AFTER = range(5)
 """What may come next. AFTER: a comma, or the end of the innermost open array or object."""
 
 _BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
-_PAD = ord("=")
+_PAD, _NO_DIGIT = ord("="), 64
+_DIGITS = np.full(256, _NO_DIGIT, np.uint8)
+_DIGITS[_BASE64] = np.arange(64)
 
 
 @inlined
@@ -326,3 +328,27 @@ def _write_digits(bits: int, count: int, out: Array, at: int) -> None:
     """Write the first `count` base64 digits of 24 bits at `at`."""
     for digit in range(count):
         out[at + digit] = _BASE64[bits >> (18 - 6 * digit) & 63]
+
+
+@inlined
+def read_base64(data: Array, at: int, end: int, out: Array, first: int) -> Any:
+    """Write the bytes for which the base64 `data[at:end]` stands to `out`, from `first` on; return how many.
+
+    Return -1 if it is none. `out` has room for as many bytes as the base64 has, and may be `data` at the same place.
+    """
+    if (end - at) % 4 != 0:
+        return wide(-1)
+    pads = wide(0)
+    while pads < 2 and at < end and data[end - 1 - pads] == _PAD:
+        pads += 1
+    found, written = wide(0), first
+    for group in range(at, end, 4):
+        bits = wide(0)
+        for place in range(group, group + 4):
+            digit = wide(_DIGITS[data[place]]) if place < end - pads else wide(0)
+            found |= digit
+            bits = bits << 6 | digit & 63
+        for byte in range(3):
+            out[written + byte] = bits >> (16 - 8 * byte) & 255
+        written += 3
+    return written - first - pads if found < _NO_DIGIT else wide(-1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -119,16 +118,14 @@ class _Side:
         self._decoder = None if values.registered is None else decoder_of(values, chosen)
         self.given = [pa.field(name, pa.struct(chosen))]
         if self._decoder is not None:
-            self.given = [pa.field(name, pa.large_string()), pa.field(f"{name}_bytes", pa.string())]
+            self.given = [pa.field(name, pa.large_string()), pa.field(f"{name}_bytes", pa.binary())]
 
     def read(self, given: Mapping[str, pa.Array]) -> tuple[pa.StructArray, Array, Sequence[str]]:
         """Return the fields, a code per row as a decoder does, and the reasons."""
         value = given[self.name]
         if self._decoder is None:
             return value, np.zeros(len(value), CODE), ()
-        texts = given[f"{self.name}_bytes"].to_pylist()
-        values = pa.array([None if text is None else b64decode(text) for text in texts], pa.binary())
-        decoded = self._decoder.columns(*binary_parts(values))
+        decoded = self._decoder.columns(*binary_parts(given[f"{self.name}_bytes"]))
         code = decoded.code
         absent = code == NULL
         if self.name == "table":
