@@ -13,7 +13,7 @@ from typing import Any, cast
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.config import Filter, FlatMap, Map, PipelineConfig, Require, Select, Sink, Stateful
+from tidegate.operators.pipeline.config import Filter, FilterBy, FlatMap, Map, PipelineConfig, Require, Select, Sink, Stateful
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain, Holder, Node, Passing, PassThrough, Stand, Under
 from tidegate.operators.pipeline.rules.graph import Graph
@@ -31,6 +31,9 @@ from tidegate.operators.registry import test_part
 from tidegate.operators.testing.cases import Case, columns, play, rejected_rows, window_columns
 from tidegate.operators.testing.laws import NO_RECORD, Change, Event, Table, Trace, sort_by_step
 from tidegate.operators.testing.strategies import histories
+
+
+NULL = "value: null"
 
 
 def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_ms: int) -> Trace:
@@ -83,6 +86,12 @@ def _made(config: PipelineConfig) -> list[tuple[str, StepRules]]:
     return [(names[at], step) for at, step in enumerate(config.steps) if not isinstance(step, Sink)]
 
 
+def _with_fields(config: PipelineConfig) -> list[bool]:
+    """Return of each step that has results whether the values that it reads have fields: then a null is none."""
+    before = zip(config.steps, config.places(), strict=False)
+    return [place.values.form in ("object", "single") for step, place in before if not isinstance(step, Sink)]
+
+
 def _read_by(config: PipelineConfig) -> tuple[list[list[Any]], list[list[Any]]]:
     """Return what each step with results reads, and each topic: the input, or steps by number."""
     steps, topics, behind, numbers = list[list[Any]](), list[list[Any]](), list[Any](["input"]), dict[Any, Any]()
@@ -121,13 +130,14 @@ def _passer(name: str) -> str:
 def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
     """Return what the pipeline is under this configuration. `again`: how often a step was removed before."""
     (steps, _), holds, nodes = _read_by(config), config.holds(), dict[Any, Node]()
+    with_fields = _with_fields(config)
     for number, (name, step) in enumerate(_made(config)):
         does: Holder | Passing
         if isinstance(step, Stateful):
             windows, joins = step.rules.kind == "windowed_aggregation", bool(step.rules.reads())
             does = Holder(as_config(step.rules), holds[name], again.get(name, 0), windows, joins)
         else:
-            does = _passing(name, step)
+            does = _passing(name, step, with_fields[number])
         nodes[number] = Node(name, name, steps[number], does)
     for name, read in _merges(config).items():
         nodes[read] = Node(name, name, read, Passing(name, lambda row: [row.value]))
@@ -137,8 +147,16 @@ def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
     return Under(nodes, _emitting(config))
 
 
-def _passing(name: str, step: StepRules) -> Passing:
-    """Return what a stateless step does with a row."""
+def _passing(name: str, step: StepRules, with_fields: bool) -> Passing:
+    """Return what a stateless step does with a row. A function gets all fields of the value, so it needs a value."""
+    passing = _passing_values(name, step)
+    if not (with_fields and isinstance(step, Map | FlatMap | FilterBy)):
+        return passing
+    return passing._replace(refusal=lambda row: NULL if row.value is None else passing.refusal(row))
+
+
+def _passing_values(name: str, step: StepRules) -> Passing:
+    """Return what a stateless step does with a row that has a value."""
     if isinstance(step, FlatMap):
         return Passing(name, _repeated, multiplies=True)
     if isinstance(step, Select):
