@@ -13,7 +13,17 @@ from typing import Any, cast
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.config import Filter, FilterBy, FlatMap, Map, PipelineConfig, Require, Select, Sink, Stateful
+from tidegate.operators.pipeline.config import (
+    Filter,
+    FilterBy,
+    FlatMap,
+    Map,
+    PipelineConfig,
+    Require,
+    Select,
+    Sink,
+    Stateful,
+)
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain, Holder, Node, Passing, PassThrough, Stand, Under
 from tidegate.operators.pipeline.rules.graph import Graph
@@ -29,15 +39,15 @@ from tidegate.operators.pipeline.strategies import (
 )
 from tidegate.operators.registry import test_part
 from tidegate.operators.testing.cases import Case, columns, play, rejected_rows, window_columns
-from tidegate.operators.testing.laws import NO_RECORD, Change, Event, Table, Trace, sort_by_step
+from tidegate.operators.testing.laws import NO_RECORD, Change, Event, Flush, Table, Trace, sort_by_step
 from tidegate.operators.testing.strategies import histories
-
 
 NULL = "value: null"
 
 
 def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """Return the trace that the references predict; a change may bring steps, or take some away."""
+    history = _read_before_flushes(history)
     configs = [config, *(cast(PipelineConfig, event.config) for event in history if isinstance(event, Change))]
     chain = Chain.of(history, config.time == "pipeline", list(_unders(configs)))
     chain.play_all(partial(_played_under, clock_ms))
@@ -49,6 +59,18 @@ def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_m
     sort_by_step(trace)
     trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, chain.standing())] if row]
     return trace
+
+
+def _read_before_flushes(history: Sequence[Event]) -> list[Event]:
+    """Return the history where tables that a flush's batch reads have a batch of their own.
+
+    At a flush each step acts as in a batch without records, and only then lets everything go.
+    """
+    found, flushes = list[Event](), False
+    for event in reversed(history):
+        flushes = isinstance(event, Flush) or (flushes and isinstance(event, Table))
+        found.append(event._replace(shares_batch=False) if flushes and isinstance(event, Table) else event)
+    return found[::-1]
 
 
 def _untaken(config: PipelineConfig) -> dict[Any, str]:

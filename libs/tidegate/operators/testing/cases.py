@@ -82,8 +82,6 @@ def play(
         if isinstance(event, Advance):
             reference.advance(max(0, reference.stream_time) + event.by_ms)
         elif isinstance(event, Flush):
-            _note_released(reference, notes)
-            emitted = len(_emissions(reference))
             reference.flush()
         elif isinstance(event, Table):
             assert table_of is not None
@@ -112,14 +110,6 @@ def _read(reference: Any, event: Table, table: Any, clock_ms: int) -> None:
     reference.table, reference.open_until = table, event.open_until
     if not event.shares_batch:
         reference.release(clock_ms)
-
-
-def _note_released(reference: Any, notes: Notes) -> None:
-    """Let go before a flush what no longer waits for the table that its batch reads, with the marks of that alone."""
-    if hasattr(reference, "release"):
-        emitted = len(_emissions(reference))
-        reference.release(notes.clock_ms)
-        _note_marks(reference, notes, emitted)
 
 
 def _reconfigure(reference: Any, change: Change, notes: Notes) -> None:
