@@ -72,10 +72,12 @@ def loaded(say: Any, records: int = RECORDS, values: Values = json_values) -> It
         yield broker.bootstrap, Path(folder)
 
 
-def alternating(sides: Mapping[str, Callable[[], float]], say: Any, records: int = RECORDS) -> dict[str, list[float]]:
+def alternating(
+    sides: Mapping[str, Callable[[], float]], say: Any, records: int = RECORDS, runs: int = RUNS
+) -> dict[str, list[float]]:
     """Return the records per second of each side, a function that returns its seconds, in runs that alternate."""
     rates: dict[str, list[float]] = {name: [] for name in sides}
-    for run in range(RUNS):
+    for run in range(runs):
         for name, side in sides.items():
             rates[name].append(records / side())
         say(f"run {run + 1}: " + ", ".join(f"{name} {found[-1]:,.0f}/s" for name, found in rates.items()))

@@ -19,9 +19,11 @@ from benchmarks.latency import PAIRS, PASS_THROUGH, batch_times, started
 from benchmarks.load import RECORDS
 from benchmarks.peers.equal_results import beside_kafka_streams
 from benchmarks.peers.kafka_streams import run_kafka_streams
-from benchmarks.suppression import INPUT, OPERATOR, alternating, loaded, ratio, service_s, session
+from benchmarks.suppression import INPUT, OPERATOR, RUNS, alternating, loaded, ratio, service_s, session
 
 PEER = "KafkaStreamsChain"
+FILTER_RUNS = 7
+"""Runs of one service differ by more than a filter costs, so more of them are compared."""
 _COUNTS = {"kind": "windowed_aggregation", "window": {"tumbling": "10s", "grace": "5s"}, "aggregate": {"count": True}}
 UPDATES, FINAL = ({**_COUNTS, "emit": emit} for emit in ("updates", "final"))
 LIMITED = {"kind": "suppression", "until": {"time_limit": "1s"}}
@@ -81,7 +83,7 @@ def _three_steps(bootstrap: str, folder: Path, say: Any, records: int) -> dict[s
 def _filter(bootstrap: str, folder: Path, say: Any, records: int) -> dict[str, float]:
     """Compare a filter and a suppression with the suppression alone."""
     sides = {"filtered": FILTERED, "filtered by JSON": JSON_FILTERED, "alone": OPERATOR}
-    rates = _rates_of(sides, bootstrap, folder, say, records)
+    rates = _rates_of(sides, bootstrap, folder, say, records, FILTER_RUNS)
     return {
         "filter_ratio": ratio(rates["filtered"], rates["alone"]),
         "json_filter_ratio": ratio(rates["filtered by JSON"], rates["alone"]),
@@ -89,13 +91,13 @@ def _filter(bootstrap: str, folder: Path, say: Any, records: int) -> dict[str, f
 
 
 def _rates_of(
-    sides: Mapping[str, dict[str, Any]], bootstrap: str, folder: Path, say: Any, records: int
+    sides: Mapping[str, dict[str, Any]], bootstrap: str, folder: Path, say: Any, records: int, runs: int = RUNS
 ) -> dict[str, list[float]]:
     """Return the records per second of services with these configurations, after a warm-up of each."""
-    runs = {name: partial(service_s, bootstrap, folder, config, records=records) for name, config in sides.items()}
-    for run in runs.values():
-        run()
-    return alternating(runs, say, records)
+    services = {name: partial(service_s, bootstrap, folder, config, records=records) for name, config in sides.items()}
+    for service in services.values():
+        service()
+    return alternating(services, say, records, runs)
 
 
 def _latency(bootstrap: str, folder: Path, say: Any) -> dict[str, float]:

@@ -13,7 +13,17 @@ from typing import Any, cast
 from tidegate.contracts.config import OperatorConfig
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
-from tidegate.operators.pipeline.config import Filter, FlatMap, Map, PipelineConfig, Require, Select, Sink, Stateful
+from tidegate.operators.pipeline.config import (
+    Filter,
+    FilterBy,
+    FlatMap,
+    Map,
+    PipelineConfig,
+    Require,
+    Select,
+    Sink,
+    Stateful,
+)
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain, Holder, Node, Passing, PassThrough, Stand, Under
 from tidegate.operators.pipeline.rules.graph import Graph
@@ -29,12 +39,15 @@ from tidegate.operators.pipeline.strategies import (
 )
 from tidegate.operators.registry import test_part
 from tidegate.operators.testing.cases import Case, columns, play, rejected_rows, window_columns
-from tidegate.operators.testing.laws import NO_RECORD, Change, Event, Table, Trace, sort_by_step
+from tidegate.operators.testing.laws import NO_RECORD, Change, Event, Flush, Table, Trace, sort_by_step
 from tidegate.operators.testing.strategies import histories
+
+NULL = "value: null"
 
 
 def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """Return the trace that the references predict; a change may bring steps, or take some away."""
+    history = _read_before_flushes(history)
     configs = [config, *(cast(PipelineConfig, event.config) for event in history if isinstance(event, Change))]
     chain = Chain.of(history, config.time == "pipeline", list(_unders(configs)))
     chain.play_all(partial(_played_under, clock_ms))
@@ -46,6 +59,18 @@ def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_m
     sort_by_step(trace)
     trace.held = [dict.fromkeys(columns) | row for row in [*trace.held, *map(_time_row, chain.standing())] if row]
     return trace
+
+
+def _read_before_flushes(history: Sequence[Event]) -> list[Event]:
+    """Return the history where tables that a flush's batch reads have a batch of their own.
+
+    At a flush each step acts as in a batch without records, and only then lets everything go.
+    """
+    found, flushes = list[Event](), False
+    for event in reversed(history):
+        flushes = isinstance(event, Flush) or (flushes and isinstance(event, Table))
+        found.append(event._replace(shares_batch=False) if flushes and isinstance(event, Table) else event)
+    return found[::-1]
 
 
 def _untaken(config: PipelineConfig) -> dict[Any, str]:
@@ -81,6 +106,12 @@ def _made(config: PipelineConfig) -> list[tuple[str, StepRules]]:
     """Return the steps that have results, each with its name: stateless steps that follow each other have one."""
     names = _names(config)
     return [(names[at], step) for at, step in enumerate(config.steps) if not isinstance(step, Sink)]
+
+
+def _with_fields(config: PipelineConfig) -> list[bool]:
+    """Return of each step that has results whether the values that it reads have fields: then a null is none."""
+    before = zip(config.steps, config.places(), strict=False)
+    return [place.values.form in ("object", "single") for step, place in before if not isinstance(step, Sink)]
 
 
 def _read_by(config: PipelineConfig) -> tuple[list[list[Any]], list[list[Any]]]:
@@ -121,13 +152,14 @@ def _passer(name: str) -> str:
 def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
     """Return what the pipeline is under this configuration. `again`: how often a step was removed before."""
     (steps, _), holds, nodes = _read_by(config), config.holds(), dict[Any, Node]()
+    with_fields = _with_fields(config)
     for number, (name, step) in enumerate(_made(config)):
         does: Holder | Passing
         if isinstance(step, Stateful):
             windows, joins = step.rules.kind == "windowed_aggregation", bool(step.rules.reads())
             does = Holder(as_config(step.rules), holds[name], again.get(name, 0), windows, joins)
         else:
-            does = _passing(name, step)
+            does = _passing(name, step, with_fields[number])
         nodes[number] = Node(name, name, steps[number], does)
     for name, read in _merges(config).items():
         nodes[read] = Node(name, name, read, Passing(name, lambda row: [row.value]))
@@ -137,8 +169,16 @@ def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
     return Under(nodes, _emitting(config))
 
 
-def _passing(name: str, step: StepRules) -> Passing:
-    """Return what a stateless step does with a row."""
+def _passing(name: str, step: StepRules, with_fields: bool) -> Passing:
+    """Return what a stateless step does with a row. A function gets all fields of the value, so it needs a value."""
+    passing = _passing_values(name, step)
+    if not (with_fields and isinstance(step, Map | FlatMap | FilterBy)):
+        return passing
+    return passing._replace(refusal=lambda row: NULL if row.value is None else passing.refusal(row))
+
+
+def _passing_values(name: str, step: StepRules) -> Passing:
+    """Return what a stateless step does with a row that has a value."""
     if isinstance(step, FlatMap):
         return Passing(name, _repeated, multiplies=True)
     if isinstance(step, Select):

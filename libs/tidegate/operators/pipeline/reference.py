@@ -214,9 +214,9 @@ class Chain:
         every = sorted((moved for way in ways for moved in way.moved), key=lambda moved: moved.turn)
         whole = [moved for moved in every if isinstance(moved.event, Row)]
         once = {moved.turn: moved for moved in every if not isinstance(moved.event, Row)}
-        changes = [moved for moved in once.values() if isinstance(moved.event, Change)]
-        others = [moved for moved in once.values() if not isinstance(moved.event, Change)]
-        together = sorted([*changes, *whole, *others], key=lambda moved: moved.turn)
+        before = [moved for moved in once.values() if isinstance(moved.event, Change | Clock)]
+        behind = [moved for moved in once.values() if not isinstance(moved.event, Change | Clock)]
+        together = sorted([*before, *whole, *behind], key=lambda moved: moved.turn)
         return Way(together, False, ways[0].windowed)
 
     def _goes_on(self, age: int, node: Node) -> bool:
@@ -266,15 +266,16 @@ class Chain:
         hold = node.does.hold if self.passes_time else None
         for moved in before.moved:
             then = list[Advance]()
+            if isinstance(moved.event, Change | Clock):
+                behind.append(moved)  # counts for what it causes, too
             if isinstance(moved.event, Change):
-                behind.append(moved)
                 then = self._time_of_the_first(age, node.name, life, play)
             seen = life.take(self._as_taken(moved, node.does, life, before), play, before.in_input, then)
             if life.trace.stopped_at is not None:
                 self.stops.append(moved.turn)
             again = life.repeats_mark(moved.event)
             behind += made(seen, life.trace, moved, None if life.owes else hold, again)
-            if isinstance(moved.event, Flush | Table | Clock):
+            if isinstance(moved.event, Flush | Table):
                 behind.append(Moved(moved.event, SOURCELESS, moved.turn))
             for name, rows in zip(self.refused, life.refused(seen), strict=True):
                 for row in rows:

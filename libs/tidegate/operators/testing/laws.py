@@ -98,7 +98,14 @@ class Pinned(list[Row]):
         self.tables = [table]
 
 
-Step = list[Row] | Advance | Flush | Table | Hold | Clock | Change
+class Asked(NamedTuple):
+    """An advance or a flush by a batch that reads new versions of tables."""
+
+    tables: list[Table]
+    event: Advance | Flush
+
+
+Step = list[Row] | Advance | Flush | Table | Hold | Clock | Change | Asked
 
 
 @dataclass
@@ -179,6 +186,8 @@ def batches(history: Sequence[Event], cuts: set[int]) -> list[Step]:
                 last.tables.append(event)
             else:
                 steps.append(Pinned(event))
+        elif isinstance(event, Advance | Flush) and isinstance(last, Pinned) and not last:
+            steps[-1] = Asked(last.tables, event)
         elif not isinstance(event, Row):
             steps.append(event)
         elif isinstance(last, list) and (at not in cuts or not last):
@@ -192,7 +201,7 @@ def _read_in(step: Step) -> list[Table]:
     """Return the versions of tables that the step reads before it does anything else."""
     if isinstance(step, Table):
         return [step]
-    return step.tables if isinstance(step, Pinned) else []
+    return step.tables if isinstance(step, Pinned | Asked) else []
 
 
 def held_rows(rows: pa.Table) -> pa.Table:
@@ -249,12 +258,13 @@ class Partition:
             return replace(self._attempt([]), stopped_at=NO_RECORD)
 
     def _attempt(self, step: Step) -> StepResult:
-        if isinstance(step, Advance):
-            return self.state.advance(max(0, self.state.stream_time) + step.by_ms, self.clock_ms)
-        if isinstance(step, Flush):
-            return self.state.flush()
         for table in _read_in(step):
             self.read_table(table.state(self.clock_ms), table.open_until, table.name)
+        event = step.event if isinstance(step, Asked) else step
+        if isinstance(event, Advance):
+            return self.state.advance(max(0, self.state.stream_time) + event.by_ms, self.clock_ms)
+        if isinstance(event, Flush):
+            return self.state.flush()
         if isinstance(step, Hold):
             self._hold(step.needs)
         elif isinstance(step, Clock):

@@ -74,14 +74,14 @@ def with_marks(draw: st.DrawFn, history: list[Event]) -> list[Event]:
 
 @st.composite
 def with_pins(draw: st.DrawFn, history: list[Event], clock_ms: int) -> list[Event]:
-    """The history where some tables are read by the batch of the next record, which ends behind that.
+    """The history where some tables are read by the batch of the next record, advance or flush, which ends behind that.
 
     `clock_ms`: the clock at the beginning. A reference knows no other end of a batch than an event that follows.
     """
     chosen, found = draw(_marked), list[Event]()
     for at, (event, behind) in enumerate(zip_longest(history, history[1:])):
         is_pinned = bool(found) and isinstance(found[-1], Table) and found[-1].shares_batch
-        shares = at in chosen and isinstance(behind, Row)
+        shares = at in chosen and isinstance(behind, Row | Advance | Flush)
         found.append(event._replace(shares_batch=True) if shares and isinstance(event, Table) else event)
         clock_ms = event.ms if isinstance(event, Clock) else clock_ms
         found += [Clock(clock_ms)] if is_pinned else []
