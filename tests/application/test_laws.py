@@ -36,7 +36,7 @@ def operators(draw: st.DrawFn, case: str) -> dict[str, OperatorConfig]:
     """Any operator of the kind, with topics and formats, and the table that it reads."""
     config: OperatorConfig = draw(cases()[case].configs)
     more = draw(st.fixed_dictionaries({}, optional=_everywhere(config)))
-    loses_fields = any({"map", "flat_map"} & step.keys() for step in settings_of(config).get("steps", ()))
+    loses_fields = any({"map", "flat_map", "select"} & step.keys() for step in settings_of(config).get("steps", ()))
     assume(not (loses_fields and "timestamp" in more))
     config = config_of(settings_of(config) | more)
     assume(is_in_order_of_ends(settings_of(config).get("steps", [])))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -499,3 +500,19 @@ def test_aggregates_of_fields_that_are_described_or_unknown_are_no_problem() -> 
         fields = (None, "amount", "address.zip", "more", "more.items.size")
         windows.aggregate(**{f"of_{at}": tg.max(field) for at, field in enumerate(fields)}).to(f"{name}-totals")
     app.check()
+
+
+def test_a_wrong_schema_is_a_problem_of_the_call_that_names_it_whether_or_not_steps_read_it(tmp_path: Path) -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long int"}]}
+    wrong, app = tg.avro(schema=schema, schemas=tmp_path), application()
+    app.stream("of_alone", name="alone", value=wrong).suppress(tg.time_limit("1s")).to("b")
+    app.stream("of_chain", name="chain", value=wrong).filter("key IS NOT NULL").suppress(tg.time_limit("1s")).to("d")
+    app.stream("of_keys", name="keys", key=wrong).suppress(tg.time_limit("1s")).to("f")
+    app.table("of_table", name="table", history="1h", value=wrong)
+    here = test_a_wrong_schema_is_a_problem_of_the_call_that_names_it_whether_or_not_steps_read_it
+    assert {place for place, cause in problems(app) if cause == "not a schema of Avro: long int"} == {
+        f"test_problems.py:{lines(here, 'of_alone')} .stream() of alone, value",
+        f"test_problems.py:{lines(here, 'of_chain')} .stream() of chain, value",
+        f"test_problems.py:{lines(here, 'of_keys')} .stream() of keys, key_format",
+        f"test_problems.py:{lines(here, 'of_table')} .table() of table, value_format",
+    }

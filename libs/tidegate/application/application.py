@@ -240,6 +240,7 @@ class Application:
             "kind": "table_history",
             **_topics(topic),
             **_read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window),
+            "value_format": optional(value, Format, _checked_format, _FORMATS),
             "history_retention": history,
             "versions": versions,
             "hold_for_readers": hold_for_readers,
@@ -265,6 +266,7 @@ class Application:
         from tidegate.runtime.configuration.application import configured
 
         problems = [*self._problems_of_settings(), *self._definitions.problems()]
+        problems += [each for definition in self._definitions.operators.values() for each in definition.wrong_schema()]
         try:
             found = configured(self._raw(), self.folder)
         except ConfigurationError as error:
@@ -434,7 +436,7 @@ def _read_as(
 ) -> dict[str, Any]:
     """Return the options that say how the records of a topic are read."""
     return {
-        "key_format": optional(key, Format, _key_shown_as, _FORMATS),
+        "key_format": optional(key, Format, _checked_format, _FORMATS),
         "value_format": optional(value, Format, _shown_as, _FORMATS),
         "timestamp": optional(timestamp, (str, TimestampIn), _field, "name a field, or write tg.timestamp(FIELD)"),
         "windows": {"time": windows.length} if isinstance(windows, TimeWindowedKeys) else windows,
@@ -461,8 +463,8 @@ def _topic(name: Any) -> Any:
 _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 
-def _key_shown_as(form: Format) -> Any:
-    """Return the format in which views show keys, as `_shown_as` does, or what is wrong with their schema."""
+def _checked_format(form: Format) -> Any:
+    """Return the format in which views show keys or values, as `_shown_as` does, or what is wrong with their schema."""
     from tidegate.operators.pipeline.rules.value_types import read_registered
 
     if not form.is_registered or faults_in(form.fields):
@@ -470,7 +472,7 @@ def _key_shown_as(form: Format) -> Any:
     try:
         read_registered(registered(form))
     except InvalidValue as error:
-        return Unusable(Fault(form.name, error.cause, error.remedy))
+        return Unusable(Fault(form.fields["schema"], error.cause, error.remedy))
     return None
 
 
@@ -493,7 +495,7 @@ def _time_fault(time: object) -> Unusable | None:
 def _types(key: Format | None, value: Format | None, time: str | None) -> dict[str, Any]:
     """Return the types of keys and values, by which expressions read them, and the time of steps."""
     found: dict[str, Any] = {"time": time} if time == "records" else {}
-    if isinstance(key, Format) and key.name not in ("bytes", "json") and not isinstance(_key_shown_as(key), Unusable):
+    if isinstance(key, Format) and key.name not in ("bytes", "json") and not isinstance(_checked_format(key), Unusable):
         found["key"] = registered(key) if key.is_registered else key.name
     if isinstance(value, Format) and value.name not in ("bytes", "json") and not value.is_registered:
         found["value"] = value.name

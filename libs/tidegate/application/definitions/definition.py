@@ -189,6 +189,17 @@ class Definition:
             return
         yield from config.unknown_fields(Values.of_fields(schema_of(described["json"])))
 
+    def wrong_schema(self) -> Iterator[Problem]:
+        """Yield what is wrong with the schema of an operator's values; that of a pipeline's has been checked."""
+        from tidegate.operators.pipeline.rules.value_types import read_registered
+
+        described = None if self.is_pipeline else self.types.get("value")
+        if isinstance(described, Mapping) and "json" not in described:
+            try:
+                read_registered(described)
+            except InvalidValue as error:
+                yield replace(error.at("", described), where=self._where(self.calls[0], "value"))
+
     def newest_option(self, name: str) -> Any:
         """Return an option of the newest operator or stateless step; None if it has none, and behind a merge."""
         return None if self.ends is not None else (self.steps[-1] if self.steps else self.options).get(name)
