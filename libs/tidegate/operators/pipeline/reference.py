@@ -205,13 +205,16 @@ class Chain:
         return self.ways[age, key]
 
     def _merged(self, age: int, node: Node, play: Play) -> Way:
-        """Return what the step reads: what one event of the history causes is in the order of the steps before it."""
+        """Return what the step reads: what one event of the history causes is in the order of the steps before it.
+
+        With `time: records`, time marks end where ways meet, as they do at a step that holds no state.
+        """
         ways = [self._way(age, key, play) for key in node.reads]
         if len(ways) == 1:
             return ways[0]
         for way in (way for way in ways if way.in_input):
             self.takers.update(moved.source for moved in way.moved if is_record(moved.event))
-        every = sorted((moved for way in ways for moved in way.moved), key=lambda moved: moved.turn)
+        every = sorted((moved for way in ways for moved in self._on_way(way)), key=lambda moved: moved.turn)
         whole = [moved for moved in every if isinstance(moved.event, Row)]
         once = {moved.turn: moved for moved in every if not isinstance(moved.event, Row)}
         before = [moved for moved in once.values() if isinstance(moved.event, Change | Clock)]
@@ -244,13 +247,18 @@ class Chain:
             way += passed(moved, values)
             if passing.multiplies and before.in_input and values:
                 self.takers.update([moved.source])
-        way = [moved for moved in way if self.passes_time or not is_mark(moved.event)]
-        return replace(before, in_input=before.in_input and not passing.multiplies, moved=way)
+        behind = replace(before, in_input=before.in_input and not passing.multiplies, moved=way)
+        return replace(behind, moved=self._on_way(behind))
+
+    def _on_way(self, way: Way) -> list[Moved]:
+        """Return what goes on: time marks do not with `time: records`."""
+        return [moved for moved in way.moved if self.passes_time or not is_mark(moved.event)]
 
     def _operate(self, age: int, node: Node, does: Holder, play: Play) -> None:
         """Let an operator take its ways under all configurations that have it; find the ways behind it."""
         stand = self.stands.get(node.name, Stand())
-        life = Life(does.config, stand.received, [*_advanced_to(stand.stream_time)])
+        begun = Trace(stream_time=stand.stream_time)
+        life = Life(does.config, stand.received, [*_advanced_to(stand.stream_time)], begun)
         while age < len(self.unders) and (key := self.unders[age].key_of(node.name, does.life)) is not None:
             self._take(age, key, life, play)
             age += 1
