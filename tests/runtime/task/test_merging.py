@@ -176,3 +176,18 @@ def test_refused_rows_name_the_topic_and_the_offset_of_their_record() -> None:
     named = read.with_origins(rows, 100)
     assert named["origin_topic"].to_pylist() == ["right", "right"]
     assert named["origin_offset"].to_pylist() == [3, 5]
+
+
+def test_a_row_that_no_record_caused_names_the_first_topic_and_no_offset() -> None:
+    """A step of a pipeline may refuse what a table that came further, or a flush, released."""
+    parts = [part_of(InputRange(name, 0, 1), nothing_read(), RULES, CLOCK_MS) for name in TOPICS[:2]]
+    [read] = in_pieces([[Row(b"k", b"v", 1, 7)], [Row(b"k", b"v", 0, 3)]], None)
+    for batch, causes in ((merged(parts), [-1]), (read, [-1, int(read.records.offset[0]) + 100])):
+        step = ["step:slow"] * len(causes)
+        named = batch.with_origins(pa.table({"offset": [5] * len(causes), "source": causes, "topic": step}), 100)
+        origins = zip(named["origin_topic"].to_pylist(), named["origin_offset"].to_pylist(), strict=True)
+        assert [*origins] == [("left", -1), ("right", 3)][: len(causes)]
+
+
+def nothing_read() -> Fetched:
+    return Fetched(records=Records.from_rows([]), next_offset=0)

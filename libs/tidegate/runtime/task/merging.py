@@ -88,6 +88,10 @@ def up_to_slowest(parts: Sequence[Part]) -> list[Part]:
     ]
 
 
+NO_OFFSET = -1
+"""The origin of what no record caused: a flush, an advance, or a table that came further."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Merged(Fetched):
     """The records of several input topics in the order in which they are processed, numbered in turn.
@@ -117,15 +121,20 @@ class Merged(Fetched):
     def with_origins(self, rows: pa.Table, raised: int) -> pa.Table:
         """Return late or rejected rows with the topic and the offset of their records.
 
-        `raised`: by how much their offsets are larger than the numbers here.
+        A row that no record of the batch has caused gets the first topic, and NO_OFFSET. `raised`: by how much their
+        offsets are larger than the numbers here.
         """
         cause = rows["offset"]
         if "source" in rows.column_names:
             cause = pc.if_else(of_steps(rows), rows["source"], cause)
-        at = np.searchsorted(self.records.offset, cause.to_numpy() - raised)
+        caused = cause.to_numpy() >= 0
+        topic, offset = np.zeros(len(caused), np.int8), np.full(len(caused), NO_OFFSET, np.int64)
+        at = np.searchsorted(self.records.offset, cause.to_numpy()[caused] - raised)
+        topic[caused], offset[caused] = self.topic[at], self.own_offset[at]
         topics = pa.array([wanted.topic for wanted in self.ranges])
-        topic = topics.take(pa.array(self.topic[at]))
-        return rows.append_column("origin_topic", topic).append_column("origin_offset", pa.array(self.own_offset[at]))
+        return rows.append_column("origin_topic", topics.take(pa.array(topic))).append_column(
+            "origin_offset", pa.array(offset)
+        )
 
     def _epochs(self) -> list[int]:
         return [self.epoch, *(reading.leader_epoch for reading in self.further.values())]

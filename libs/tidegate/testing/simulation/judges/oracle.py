@@ -248,7 +248,7 @@ class Oracle:
     def _origins(self, partition: int) -> Origins:
         """Return where the records of the batch that was just played were read, by the oracle's offsets."""
         # truncation reuses offsets: those of the oracle are larger
-        return lambda offset: (self.input, offset - self._reused_offsets[partition])
+        return lambda offset: (self.input, offset - self._reused_offsets[partition] if offset >= 0 else offset)
 
     def _follow(self, config: OperatorConfig) -> None:
         """Go on under the configuration of a claim. Raise Violation if it is another one than the claims before had."""
