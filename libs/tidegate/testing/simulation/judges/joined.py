@@ -80,7 +80,7 @@ class TableOracle(Oracle):
         reader, floor = self.reader.newest, meta.partitions[partition].complete_from
         known = {} if reader is None else reader.partitions[partition].needs
         needs = known.get(self.input, NO_STREAM_TIME - GRACE_MS)
-        if floor > max(before.partitions[partition].complete_from, needs):
+        if floor > max(before.partitions[partition].complete_from, needs, 0):  # no version is older than 0
             raise Violation(f"batch {meta.batch} of the table: floor {floor} in {partition}, its join needs {needs}")
         twin.needs = floor
         cast(ReadTable, twin.state).hold(before.partitions[partition].complete_from, floor)
