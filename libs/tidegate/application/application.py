@@ -28,7 +28,7 @@ from tidegate.application.places import Place, caller
 from tidegate.application.program import is_loading
 from tidegate.application.streams import Stream, Table, WindowedStream
 from tidegate.contracts.config import topics_problem
-from tidegate.contracts.errors import ConfigurationError, InvalidValue, Problem, UserError
+from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import NAME_FORM, is_name
 
 if TYPE_CHECKING:
@@ -465,15 +465,12 @@ _FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
 
 def _checked_format(form: Format) -> Any:
     """Return the format in which views show keys or values, as `_shown_as` does, or what is wrong with their schema."""
-    from tidegate.operators.pipeline.rules.value_types import read_registered
+    from tidegate.operators.pipeline.rules.value_types import problem_of_registered
 
     if not form.is_registered or faults_in(form.fields):
         return _shown_as(form)
-    try:
-        read_registered(registered(form))
-    except InvalidValue as error:
-        return Unusable(Fault(form.fields["schema"], error.cause, error.remedy))
-    return None
+    problem = problem_of_registered(registered(form))
+    return None if problem is None else Unusable(Fault(form.fields["schema"], problem.cause, problem.remedy))
 
 
 def _shown_as(form: Format) -> Any:

@@ -22,6 +22,9 @@ import pyarrow as pa
 from tidegate.contracts.event_time import MAX_TIMESTAMP, NO_STREAM_TIME
 from tidegate.contracts.records import Int64s, Records
 
+NO_SOURCE = -1
+"""The source of what no record caused: an idle advance, a flush, or a table that came further."""
+
 
 class Marks(NamedTuple):
     """Time marks among a batch's results.

@@ -191,14 +191,13 @@ class Definition:
 
     def wrong_schema(self) -> Iterator[Problem]:
         """Yield what is wrong with the schema of an operator's values; that of a pipeline's has been checked."""
-        from tidegate.operators.pipeline.rules.value_types import read_registered
+        from tidegate.operators.pipeline.rules.value_types import problem_of_registered
 
         described = None if self.is_pipeline else self.types.get("value")
-        if isinstance(described, Mapping) and "json" not in described:
-            try:
-                read_registered(described)
-            except InvalidValue as error:
-                yield replace(error.at("", described), where=self._where(self.calls[0], "value"))
+        if not isinstance(described, Mapping) or "json" in described:
+            return
+        if (problem := problem_of_registered(described)) is not None:
+            yield problem.at(self._where(self.calls[0], "value"), described)
 
     def newest_option(self, name: str) -> Any:
         """Return an option of the newest operator or stateless step; None if it has none, and behind a merge."""

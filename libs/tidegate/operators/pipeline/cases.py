@@ -42,7 +42,7 @@ from tidegate.operators.testing.cases import Case, columns, play, rejected_rows,
 from tidegate.operators.testing.laws import NO_RECORD, Change, Event, Flush, Table, Trace, sort_by_step
 from tidegate.operators.testing.strategies import histories
 
-NULL = "value: null"
+_NULL = "value: null"
 
 
 def pipeline_reference(config: PipelineConfig, history: Sequence[Event], clock_ms: int) -> Trace:
@@ -174,7 +174,7 @@ def _passing(name: str, step: StepRules, with_fields: bool) -> Passing:
     passing = _passing_values(name, step)
     if not (with_fields and isinstance(step, Map | FlatMap | FilterBy)):
         return passing
-    return passing._replace(refusal=lambda row: NULL if row.value is None else passing.refusal(row))
+    return passing._replace(refusal=lambda row: _NULL if row.value is None else passing.refusal(row))
 
 
 def _passing_values(name: str, step: StepRules) -> Passing:

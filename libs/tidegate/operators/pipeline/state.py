@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegate.contracts.errors import BufferFull
 from tidegate.contracts.event_time import ALWAYS, NEVER
-from tidegate.contracts.flow import Flow
+from tidegate.contracts.flow import NO_SOURCE, Flow
 from tidegate.contracts.operator import (
     HoldsAnyAge,
     Operator,
@@ -24,7 +24,7 @@ from tidegate.contracts.operator import (
     TableReader,
 )
 from tidegate.contracts.records import Records
-from tidegate.operators.pipeline.passage.results import NO_SOURCE, rows_of, tagged
+from tidegate.operators.pipeline.passage.results import rows_of, tagged
 from tidegate.operators.pipeline.passage.shape import Shape
 from tidegate.operators.pipeline.passage.times import UNBEGUN, StepTime, Times, checksum, time_rows, times_in
 from tidegate.operators.pipeline.passage.way import Batch, Stopped, Way

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from tidegate.operators.pipeline.config import PipelineConfig
 
-LENGTH = "octet_length(key)"
 FILTER, REQUIRE, REASON = "key <> 'a'::BLOB", "key <> 'ab'::BLOB", "it is of the wrong key"
 _FUNCTIONS = "tidegate.operators.testing.batch_functions"
 _STATELESS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {"filter": FILTER},
         {"require": REQUIRE, "reason": REASON},
-        {"select": {"n": LENGTH}},
+        {"select": {"n": "octet_length(key)"}},
         {"filter": {"function": f"{_FUNCTIONS}:other_than_a"}},
         {"map": f"{_FUNCTIONS}:measured", "emits": {"n": "int64"}},
         {"flat_map": f"{_FUNCTIONS}:repeated", "emits": {"n": "int64"}},

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 from tidegate.contracts.batch_metadata import Reading
 from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.event_time import NO_STREAM_TIME
+from tidegate.contracts.flow import NO_SOURCE
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Int64s
 from tidegate.operators.late_and_rejected import with_timestamps
@@ -88,10 +89,6 @@ def up_to_slowest(parts: Sequence[Part]) -> list[Part]:
     ]
 
 
-NO_OFFSET = -1
-"""The origin of what no record caused: a flush, an advance, or a table that came further."""
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Merged(Fetched):
     """The records of several input topics in the order in which they are processed, numbered in turn.
@@ -121,15 +118,16 @@ class Merged(Fetched):
     def with_origins(self, rows: pa.Table, raised: int) -> pa.Table:
         """Return late or rejected rows with the topic and the offset of their records.
 
-        A row that no record of the batch has caused gets the first topic, and NO_OFFSET. `raised`: by how much their
-        offsets are larger than the numbers here.
+        A row that no record has caused gets the first topic, and NO_SOURCE. `raised`: by how much their offsets are
+        larger than the numbers here.
         """
         cause = rows["offset"]
         if "source" in rows.column_names:
             cause = pc.if_else(of_steps(rows), rows["source"], cause)
-        caused = cause.to_numpy() >= 0
-        topic, offset = np.zeros(len(caused), np.int8), np.full(len(caused), NO_OFFSET, np.int64)
-        at = np.searchsorted(self.records.offset, cause.to_numpy()[caused] - raised)
+        source = cause.to_numpy()
+        caused = source != NO_SOURCE
+        topic, offset = np.zeros(len(source), np.int8), np.full(len(source), NO_SOURCE, np.int64)
+        at = np.searchsorted(self.records.offset, source[caused] - raised)
         topic[caused], offset[caused] = self.topic[at], self.own_offset[at]
         topics = pa.array([wanted.topic for wanted in self.ranges])
         return rows.append_column("origin_topic", topics.take(pa.array(topic))).append_column(

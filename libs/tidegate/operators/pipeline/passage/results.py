@@ -10,16 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.event_time import NO_TIMESTAMP
-from tidegate.contracts.flow import Flow, Marks, Passage
+from tidegate.contracts.flow import NO_SOURCE, Flow, Marks, Passage
 from tidegate.contracts.log_schema import STEP_TOPIC
 from tidegate.contracts.operator import Array, Operator, StepResult
 from tidegate.contracts.records import NULL_LENGTH, Int64s, Records
 from tidegate.kernels.columns import binary_column, in_one, records_of
 from tidegate.operators.keys import WINDOW
 from tidegate.operators.result_tables import LATE_AND_REJECTED, changes_schema, dictionary_column
-
-NO_SOURCE = -1
-"""The source of what no record caused: an idle advance, a flush, or a table that came further."""
 
 STEP = pa.field("step", pa.dictionary(pa.int32(), pa.string()))  # each name once, not once per row
 SOURCE, TOPIC = pa.field("source", pa.int64()), pa.field("topic", pa.string())

@@ -145,17 +145,25 @@ def _output_as_written(value: str | AvroOutput | ProtobufOutput) -> Any:
     return value
 
 
-def read_registered(value: object) -> Avro | Protobuf:
-    """Return the format of values that name their schemas. Raise InvalidValue if it is none."""
+def _read_registered(value: object) -> Avro | Protobuf:
     found = _read_value(value)
     if not isinstance(found, Avro | Protobuf):
         raise InvalidValue("not a format of values with schemas", f"{_AVRO}; {_PROTOBUF}; for JSON write emits")
     return found
 
 
+def problem_of_registered(value: object) -> InvalidValue | None:
+    """Return why this is no format of values that name their schemas; None if it is one."""
+    try:
+        _read_registered(value)
+    except InvalidValue as problem:
+        return problem
+    return None
+
+
 RegisteredType = Annotated[
     Avro | Protobuf,
-    PlainValidator(read_registered, json_schema_input_type=dict[Literal["avro", "protobuf"], Any]),
+    PlainValidator(_read_registered, json_schema_input_type=dict[Literal["avro", "protobuf"], Any]),
     PlainSerializer(value_as_written, when_used="json"),
 ]
 

@@ -36,7 +36,7 @@ class MergingOracle(Oracle):
         return found
 
     def _origins(self, partition: int) -> Origins:
-        return lambda offset: self._came_from[offset] if offset >= 0 else (self.input, offset)
+        return self._came_from.__getitem__
 
 
 class MergingTableOracle(MergingOracle, TableOracle):

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.config import OperatorConfig, Output
+from tidegate.contracts.flow import NO_SOURCE
 from tidegate.contracts.naming import (
     HEADER_BATCH,
     HEADER_CAUSE,
@@ -248,7 +249,7 @@ class Oracle:
     def _origins(self, partition: int) -> Origins:
         """Return where the records of the batch that was just played were read, by the oracle's offsets."""
         # truncation reuses offsets: those of the oracle are larger
-        return lambda offset: (self.input, offset - self._reused_offsets[partition] if offset >= 0 else offset)
+        return lambda offset: (self.input, offset - self._reused_offsets[partition])
 
     def _follow(self, config: OperatorConfig) -> None:
         """Go on under the configuration of a claim. Raise Violation if it is another one than the claims before had."""
@@ -297,7 +298,8 @@ class Oracle:
             for outlet, written in _placed(output, partition, _emissions(batch, result, output.step)).items():
                 self.expected[outlet] += written
         if (topic := self._config.dead_letters) is not None:
-            letters = _dead_letters(batch, partition, result, self._origins(partition))
+            read, nowhere = self._origins(partition), (self.input, NO_SOURCE)
+            letters = _dead_letters(batch, partition, result, lambda at: nowhere if at == NO_SOURCE else read(at))
             self.expected[Outlet(topic, partition, partition)] += letters
 
     def _published(self, topic: str, partition: int, batches: Sequence[Batch]) -> None:
