@@ -86,14 +86,9 @@ class Under(NamedTuple):
     nodes: dict[Any, Node]
     emitting: dict[Any, str]
 
-    def first(self) -> tuple[Any, str]:
-        """Return key and name of the first step that holds state: its time is that of the partition."""
-        return next((key, node.name) for key, node in self.nodes.items() if isinstance(node.does, Holder))
-
-    def key_of(self, name: str, life: int) -> Any:
-        """Return the key of a step that holds state; None if it is not there."""
-        found = (key for key, node in self.nodes.items() if isinstance(node.does, Holder) and node.name == name)
-        return next((key for key in found if self.nodes[key].does.life == life), None)  # type: ignore[union-attr]
+    def first(self) -> str:
+        """Return the name of the first step that holds state: its time is that of the partition."""
+        return next(node.name for node in self.nodes.values() if isinstance(node.does, Holder))
 
 
 class Stand(NamedTuple):
@@ -118,7 +113,8 @@ class Life:
 
     `sources`: by offset the source of what it has taken last with that offset. `of_input`: the sources of those that
     were records of the input. `untaken`: those that were refused. `owes`: its mark is repeated with the next event,
-    because no batch came with a change.
+    because no batch came with a change. `lent`: where in `taken` it got the time of the partition, and where it stood
+    then.
     """
 
     config: OperatorConfig
@@ -129,6 +125,22 @@ class Life:
     of_input: set[int] = field(default_factory=set)
     untaken: set[int] = field(default_factory=set)
     owes: bool = False
+    lent: tuple[int, Stand] | None = None
+
+    def stands(self) -> Stand:
+        """Return where the step stands."""
+        return Stand(self.trace.stream_time, self.received)
+
+    def own_stand(self) -> Stand | None:
+        """Return where the step stands by itself; None if it has not moved since it got the time of the partition."""
+        return None if self.lent is not None and self.lent[1] == self.stands() else self.stands()
+
+    def give_back(self, play: Play) -> None:
+        """Give the time of the partition back, unless the step has moved since."""
+        if self.lent is not None and self.own_stand() is None:
+            del self.taken[self.lent[0]]
+            self.trace = play(self.config, self.taken)
+        self.lent = None
 
     def repeats_mark(self, event: Event) -> bool:
         """Return whether the mark is repeated behind the event, for a new step that has not received it yet."""
@@ -147,6 +159,7 @@ class Life:
             self.received += 1
         self.taken += [event, *then]
         self.trace = play(self.config, self.taken)
+        self.lent = (len(self.taken) - 1, self.stands()) if then else self.lent
         return before
 
     def refused(self, before: Trace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -161,16 +174,17 @@ class Chain:
     `unders`: what the pipeline is at the beginning and after each change; the number of one of them is an age of the
     history. `given`: the values of the input's records, by offset; a refused one has the value that it came with.
     `takers`: by offset how many branches have taken a record of the input. `advanced`: by turn to what time an advance
-    advances the first operators: from the stream time of the first of them. `stands`: where each step stood at its end.
-    `times`: the stream time of each step at the end of each age.
-    `refused`: late and rejected rows, each with its turn. `stops`: the turns at which steps first reached a bound.
+    advances the first operators: from the stream time of the first of them. `lives`: by name, and how often the step
+    had been removed before. `stands`: where each step stands by itself. `times`: the stream time of each step at the
+    end of each age. `refused`: late and rejected rows, each with its turn. `stops`: the turns at which steps first
+    reached a bound.
     """
 
     unders: Sequence[Under]
     passes_time: bool
     ways: dict[tuple[int, Any], Way]
     given: dict[int, bytes | None]
-    lives: dict[str, Life] = field(default_factory=dict)
+    lives: dict[tuple[str, int], Life] = field(default_factory=dict)
     stands: dict[str, Stand] = field(default_factory=dict)
     times: dict[tuple[int, str], int] = field(default_factory=dict)
     takers: Counter[int] = field(default_factory=Counter)
@@ -192,6 +206,8 @@ class Chain:
         for age, under in enumerate(self.unders):
             for key in under.nodes:
                 self._way(age, key, play)
+        for life in self.lives.values():
+            self.takers.update(life.of_input - life.untaken)
 
     def _way(self, age: int, key: Any, play: Play) -> Way:
         """Return what leaves the step under one of the configurations, after what it reads has passed."""
@@ -201,7 +217,7 @@ class Chain:
                 begins = not self._goes_on(age, node)
                 self.ways[age, key] = self._passed_by(node.does, self._merged(age, node, play), begins)
             else:
-                self._operate(age, node, node.does, play)
+                self.ways[age, key] = self._operate(age, node, node.does, play)
         return self.ways[age, key]
 
     def _merged(self, age: int, node: Node, play: Play) -> Way:
@@ -254,31 +270,29 @@ class Chain:
         """Return what goes on: time marks do not with `time: records`."""
         return [moved for moved in way.moved if self.passes_time or not is_mark(moved.event)]
 
-    def _operate(self, age: int, node: Node, does: Holder, play: Play) -> None:
-        """Let an operator take its ways under all configurations that have it; find the ways behind it."""
-        stand = self.stands.get(node.name, Stand())
-        begun = Trace(stream_time=stand.stream_time)
-        life = Life(does.config, stand.received, [*_advanced_to(stand.stream_time)], begun)
-        while age < len(self.unders) and (key := self.unders[age].key_of(node.name, does.life)) is not None:
-            self._take(age, key, life, play)
-            age += 1
-        self.stands[node.name] = Stand(life.trace.stream_time, life.received)
-        self.lives[node.name] = life
-        self.takers.update(life.of_input - life.untaken)
+    def _operate(self, age: int, node: Node, does: Holder, play: Play) -> Way:
+        """Let an operator take its way under one of the configurations, and return the way behind it."""
+        stand, which = self.stands.get(node.name, Stand()), (node.name, does.life)
+        if which not in self.lives:
+            begun = Trace(stream_time=stand.stream_time)
+            self.lives[which] = Life(does.config, stand.received, [*_advanced_to(stand.stream_time)], begun)
+        life = self.lives[which]
+        way = self._taken(age, node, does, life, play)
+        self.times[age, node.name] = life.trace.stream_time
+        self.stands[node.name] = life.own_stand() or stand
+        return way
 
-    def _take(self, age: int, key: Any, life: Life, play: Play) -> None:
-        """Let an operator take its way under one of the configurations."""
-        node = self.unders[age].nodes[key]
-        assert isinstance(node.does, Holder)
+    def _taken(self, age: int, node: Node, does: Holder, life: Life, play: Play) -> Way:
+        """Let an operator take its way, and return the way behind it."""
         before, behind = self._merged(age, node, play), list[Moved]()
-        hold = node.does.hold if self.passes_time else None
+        hold = does.hold if self.passes_time else None
         for moved in before.moved:
             then = list[Advance]()
             if isinstance(moved.event, Change | Clock):
                 behind.append(moved)  # counts for what it causes, too
             if isinstance(moved.event, Change):
                 then = self._time_of_the_first(age, node.name, life, play)
-            seen = life.take(self._as_taken(moved, node.does, life, before), play, before.in_input, then)
+            seen = life.take(self._as_taken(moved, does, life, before), play, before.in_input, then)
             if life.trace.stopped_at is not None:
                 self.stops.append(moved.turn)
             again = life.repeats_mark(moved.event)
@@ -290,8 +304,7 @@ class Chain:
                     source = life.sources[row["offset"]]
                     life.untaken.add(source)
                     self._note(name, moved.turn, row, node.shown, source, before)
-        self.times[age, node.name] = life.trace.stream_time
-        self.ways[age, key] = Way(behind, windowed=node.does.windows or before.windowed)
+        return Way(behind, windowed=does.windows or before.windowed)
 
     def _as_taken(self, moved: Moved, does: Holder, life: Life, before: Way) -> Moved:
         """Return the event as the operator takes it.
@@ -312,12 +325,14 @@ class Chain:
     def _time_of_the_first(self, age: int, name: str, life: Life, play: Play) -> list[Advance]:
         """Return the advance of a step that becomes the first one to the time of the one that was.
 
-        While nothing was read, the order may change as well: then neither has a time.
+        A step that is no longer the first gives that time back. While nothing was read, the order may change as well:
+        then neither has a time.
         """
-        (key, was), (_, now) = (under.first() for under in self.unders[age - 1 : age + 1])
+        was, now = (under.first() for under in self.unders[age - 1 : age + 1])
+        if name != now:
+            life.give_back(play)
         if name != now or name == was:
             return []
-        self._way(age - 1, key, play)
         return list(_advanced_to(self.times[age - 1, was], life.trace.stream_time))
 
     def _note(self, name: str, turn: int, row: dict[str, Any], step: str, source: int, before: Way) -> None:
@@ -339,16 +354,17 @@ class Chain:
         trace.applied = len(self.given) - len(refused)
         for node in last.nodes.values():
             if isinstance(node.does, Holder):
-                held = self.lives[node.name].trace
+                held = self.lives[node.name, node.does.life].trace
                 trace.held += [as_given(row) | {"step": node.name} for row in held.held]
                 trace.held_bytes += held.held_bytes - (sum(map(_bytes_not_given, held.held)) if node.does.joins else 0)
-        trace.stream_time = self.stands[last.first()[1]].stream_time
+        trace.stream_time = self.times[len(self.unders) - 1, last.first()]
         return trace
 
     def standing(self) -> list[tuple[str, Stand]]:
         """Return where the steps stand, in their order."""
         nodes = self.unders[-1].nodes.values()
-        return [(node.name, self.stands[node.name]) for node in nodes if isinstance(node.does, Holder)]
+        holders = [(node.name, node.does.life) for node in nodes if isinstance(node.does, Holder)]
+        return [(name, self.lives[name, life].stands()) for name, life in holders]
 
     def _emissions(self) -> list[dict[str, Any]]:
         return [row for age, under in enumerate(self.unders) for row in self._emitted(age, under)]

@@ -61,6 +61,7 @@ class Notes:
         return trace.lateness
 
 
+@cache
 def _bound_of_bin(late: int) -> int:
     """Exact up to 4 ms, then four bounds per doubling. Computed with a double, so it may be the next bound."""
     bounds = [*range(5), *(quarter << doubling for doubling in range(62) for quarter in (5, 6, 7, 8))]
