@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tidegate.contracts.event_time import parse_size_bytes
 from tidegate.devkit.demo import checks
 from tidegate.devkit.demo.topics import topics_of
 from tidegate.runtime.configuration.application import (
@@ -140,6 +141,14 @@ def test_services_and_worker_share_lake_and_state() -> None:
 def test_the_worker_offers_one_core_to_each_service() -> None:
     assert int(SERVICES["spark-worker"]["environment"]["SPARK_WORKER_CORES"]) == len(TIDEGATE)
     assert application().spark.conf["spark.cores.max"] == "1"
+
+
+def test_the_worker_has_memory_for_the_executor_of_each_service() -> None:
+    worker, executor = (
+        settings(".env.example")["SPARK_WORKER_MEMORY"],
+        application().spark.conf["spark.executor.memory"],
+    )
+    assert parse_size_bytes(f"{executor[:-1]}MiB") * len(TIDEGATE) <= parse_size_bytes(f"{worker[:-1]}GiB")
 
 
 def test_the_stack_runs_the_operators_of_the_demo() -> None:
