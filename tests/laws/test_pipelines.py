@@ -14,14 +14,16 @@ from hypothesis import strategies as st
 from tests.hypothesis_profile import many
 from tidegate.contracts.errors import BufferFull
 from tidegate.contracts.event_time import ALWAYS
-from tidegate.contracts.flow import Flow
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row
+from tidegate.contracts.values import Values
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.pipeline import INPUT, Pipeline, Step
 from tidegate.operators.pipeline.building import pipeline_of
-from tidegate.operators.pipeline.config import PipelineConfig
-from tidegate.operators.pipeline.passage.stateless import keeping, merging, requiring
+from tidegate.operators.pipeline.config import Filter, PipelineConfig, Require
+from tidegate.operators.pipeline.evaluated.compiling import compiled
+from tidegate.operators.pipeline.passage.stateless import merging
+from tidegate.operators.pipeline.rules.places import Place
 from tidegate.operators.pipeline.strategies import joined_pipeline_configs
 from tidegate.operators.registry import config_type, operator_for
 from tidegate.operators.table_history.config import TableHistoryConfig
@@ -37,16 +39,16 @@ def holding(name: str, kind: str, reads: str, length: int | None = None, **optio
     return Step(name=name, does=operator_for(rules), reads=(reads,), hold=rules.hold(length))
 
 
-def short_values(flow: Flow) -> Any:
-    return flow.rows.value_length < 3
+BYTES = Place(key="bytes", values=Values.of_bytes(), windows="none")
 
 
-def odd_times(flow: Flow) -> Any:
-    return flow.rows.timestamp % 2 == 1
+def stateless(name: str, step: Filter | Require, reads: str) -> Step:
+    """A step of an expression."""
+    return Step(name=name, does=compiled([step], BYTES), reads=(reads,))
 
 
-FILTERED = Step(name="short", does=keeping(short_values), reads=(INPUT,))
-REQUIRED = Step(name="odd", does=requiring(odd_times, "its time is even"), reads=("short",))
+FILTERED = stateless("short", Filter(filter="value IS NULL OR octet_length(value) < 3"), INPUT)
+REQUIRED = stateless("odd", Require(require="timestamp % 2 = 1", reason="its time is even"), "short")
 GRACE = {"tumbling": "5ms", "grace": "3ms"}
 COUNT = {"count": True}
 
@@ -67,7 +69,7 @@ CHAINS: dict[str, list[Step]] = {
         holding("first", "deduplicate", "odd", within="4ms", grace="2ms"),
         counted("first", "updates"),
         closed("counts"),
-        Step(name="few", does=keeping(lambda flow: flow.rows.offset % 2 == 0), reads=("final",)),
+        stateless("few", Filter(filter="timestamp % 3 > 0"), "final"),
     ],
     "held back twice": [
         holding("slow", "suppression", INPUT, until={"time_limit": "4ms"}),

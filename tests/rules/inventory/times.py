@@ -1,6 +1,6 @@
 """What times a batch takes, and what is closed for good."""
 
-from tests.rules.removals import condition, deleted, replaced, value
+from tests.rules.removals import condition, deleted, instead, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
 _REFUSALS, _SUPPRESSION, _WINDOWS = (
@@ -150,7 +150,7 @@ RULES = (
             "laws/test_pipelines",
             "a_record_that_a_filter_drops_passes_its_time_on_and_one_that_is_rejected_does_not",
         ),
-        removals=(value("Sifted(flow.dropping(~rejected), at, (cause,) * len(at))"),),
+        removals=(instead("changed = changed.dropping(~np.isin(np.arange(len(flow)), rejected))"),),
     ),
     Rule(
         slug="keyless-rows-move-nothing",

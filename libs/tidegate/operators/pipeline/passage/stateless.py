@@ -1,63 +1,17 @@
-"""Stateless steps, made of functions of a flow: these say what becomes of each row, by whatever means they evaluate it.
-
-A mask or a change must depend on each row alone.
-"""
+"""Stateless steps that look at no column: what chooses the rows of one of several inputs, and what merges flows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tidegate.contracts.flow import Flow, Sifted, Stateless
 from tidegate.contracts.records import STREAM_PORT
 from tidegate.operators.pipeline.passage.results import joined
 
-Mask = Callable[[Flow], npt.NDArray[np.bool_]]
-"""A function that says for each row of a flow whether something is true of it; for marks its answer is not used."""
-
 _NONE = np.empty(0, np.int64)
-
-
-def keeping(wanted: Mask) -> Stateless:
-    """Return the step that drops the records that are not wanted. They still pass their time on (`filter`).
-
-    Those without a key do not.
-    """
-
-    def sift(*flows: Flow) -> Sifted:
-        [flow] = flows
-        kept = wanted(flow)
-        found, passing = flow.dropping(kept), flow.passing(kept)
-        filtered = flow.record_count - found.record_count
-        return Sifted(found if passing.all() else found.take(np.flatnonzero(passing)), _NONE, filtered=filtered)
-
-    return sift
-
-
-def requiring(valid: Mask, cause: str) -> Stateless:
-    """Return the step that rejects, with the cause, the records that are not valid. They move no time (`require`)."""
-
-    def sift(*flows: Flow) -> Sifted:
-        [flow] = flows
-        rejected = flow.is_record & ~valid(flow)
-        at = np.flatnonzero(rejected)
-        # rule: rejected-rows-move-nothing
-        return Sifted(flow.take(np.flatnonzero(~rejected)) if len(at) else flow, at, (cause,) * len(at))
-
-    return sift
-
-
-def changing(change: Callable[[Flow], Flow]) -> Stateless:
-    """Return the step that changes rows in place: their values, keys or columns, not their number or order."""
-
-    def sift(*flows: Flow) -> Sifted:
-        return Sifted(change(*flows), _NONE)
-
-    return sift
 
 
 def of_port(port: int) -> Stateless:
