@@ -113,8 +113,8 @@ class Life:
 
     `sources`: by offset the source of what it has taken last with that offset. `of_input`: the sources of those that
     were records of the input. `untaken`: those that were refused. `owes`: its mark is repeated with the next event,
-    because no batch came with a change. `lent`: where in `taken` it got the time of the partition, and where it stood
-    then.
+    because a change came without a batch, or a table is read with that event. `lent`: where in `taken` it got the time
+    of the partition, and where it stood then.
     """
 
     config: OperatorConfig
@@ -143,11 +143,14 @@ class Life:
         self.lent = None
 
     def repeats_mark(self, event: Event) -> bool:
-        """Return whether the mark is repeated behind the event, for a new step that has not received it yet."""
-        if isinstance(event, Table) and event.shares_batch:
-            return False
-        owed, self.owes = self.owes, isinstance(event, Change) and not event.runs
-        return owed or isinstance(event, Change)
+        """Return whether the mark is repeated behind the event.
+
+        A new step has not received it yet; and behind a version of a table it lets leave what waited for that version.
+        """
+        owed = self.owes
+        begins = isinstance(event, Table) and event.shares_batch
+        self.owes = begins or (isinstance(event, Change) and not event.runs)
+        return (owed or isinstance(event, Change)) and not begins
 
     def take(self, moved: Moved, play: Play, in_input: bool, then: Sequence[Advance] = ()) -> Trace:
         """Take an event, and what comes with it; return what was visible before."""
