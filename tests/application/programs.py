@@ -157,6 +157,8 @@ def _source(options: dict[str, Any]) -> dict[str, Any]:
         given["windows"] = tg.time_windows(given["windows"]["time"])
     given |= {side: FORMATS[options.pop(f"{side}_format")] for side in ("key", "value") if f"{side}_format" in options}
     given |= {side: _type(options.pop(side)) for side in ("key", "value") if side in options}
+    if "headers" in options:
+        given["headers"] = {name: _type(form) for name, form in options.pop("headers").items()}
     if "timestamp" in options:
         written = options.pop("timestamp")
         given["timestamp"] = tg.timestamp(_field(written), unit=written.get("unit", "ms"))

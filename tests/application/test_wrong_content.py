@@ -94,6 +94,7 @@ CONTENT: dict[str, list[Any]] = {
     **dict.fromkeys(("fields", "emits"), SCHEMAS),
     "schema": [{}, {"type": "record"}, {"type": "long"}],
     "schemas": [""],
+    "headers": [{"trace": tg.json()}, {"trace": "string"}],
     "message": ["", "a b", "Other"],
     "number": [-1, 1.5, "", 2**70],
     "partitions": [0, -1, 1.5, "many", 2**70],

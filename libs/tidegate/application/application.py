@@ -158,6 +158,7 @@ class Application:
         name: str,
         key: Format | None = None,
         value: Format | None = None,
+        headers: Mapping[str, Format] | None = None,
         timestamp: str | TimestampIn | None = None,
         windows: Literal["none", "ignore"] | None = None,
         max_ahead: Duration | None = None,
@@ -169,19 +170,20 @@ class Application:
         """Return the records of a topic, from which an operator of that name grows.
 
         `topic`: of a list of topics, the records are merged by time, none beyond the slowest topic that has more; they
-        need equal numbers of partitions, and keys and values of the same types. `key`, `value`: formats in which views
-        show them; default: bytes. `timestamp`: the field of a JSON value that holds the event time; default: the Kafka
-        record's timestamp. `windows`: what to do with records that name the window of their key: reject them (`none`,
-        the default) or `ignore` windows; see `windowed_stream`. `max_ahead`: records further ahead of the clock are
-        rejected. `idle_after`: time on the clock without a record after which stream time advances on its own.
-        `dead_letters`: topic for late and rejected records. `rewind_window`: how far back the log can be read. `time`:
-        in a pipeline the time of each step follows that of the steps before it; with `records`, as in Kafka Streams,
-        the rows that arrive at it alone.
+        need equal numbers of partitions, and keys and values of the same types. `key`, `value`: types by which steps
+        read keys and values, and views show them; default: bytes. `headers`: types of the headers that steps read, as
+        `headers.NAME` in expressions; one that a record lacks is null. `timestamp`: the field of a JSON value that
+        holds the event time; default: the Kafka record's timestamp. `windows`: what to do with records that name the
+        window of their key: reject them (`none`, the default) or `ignore` windows; see `windowed_stream`. `max_ahead`:
+        records further ahead of the clock are rejected. `idle_after`: time on the clock without a record after which
+        stream time advances on its own. `dead_letters`: topic for late and rejected records. `rewind_window`: how far
+        back the log can be read. `time`: in a pipeline the time of each step follows that of the steps before it; with
+        `records`, as in Kafka Streams, the rows that arrive at it alone.
         """
         options = _topics(topic)
         options |= _read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
-        options |= {"idle_after": idle_after, "time": _time_fault(time)}
-        stream = replace(Definition.begun(name, ".stream", caller(), options), types=_types(key, value, time))
+        options |= {"idle_after": idle_after, "time": _time_fault(time), "headers": _headers_fault(headers)}
+        stream = replace(Definition.begun(name, ".stream", caller(), options), types=_types(key, value, headers, time))
         self._definitions.begin(stream)
         return Stream(stream, self._definitions)
 
@@ -193,6 +195,7 @@ class Application:
         windows: Literal["headers", "session"] | TimeWindowedKeys | None = None,
         key: Format | None = None,
         value: Format | None = None,
+        headers: Mapping[str, Format] | None = None,
         timestamp: str | TimestampIn | None = None,
         max_ahead: Duration | None = None,
         idle_after: Duration | None = None,
@@ -208,8 +211,10 @@ class Application:
         """
         options = _topics(topic)
         options |= _read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
-        options |= {"idle_after": idle_after, "time": _time_fault(time)}
-        stream = replace(Definition.begun(name, ".windowed_stream", caller(), options), types=_types(key, value, time))
+        options |= {"idle_after": idle_after, "time": _time_fault(time), "headers": _headers_fault(headers)}
+        stream = replace(
+            Definition.begun(name, ".windowed_stream", caller(), options), types=_types(key, value, headers, time)
+        )
         self._definitions.begin(stream)
         return WindowedStream(stream, self._definitions)
 
@@ -483,15 +488,36 @@ def _shown_as(form: Format) -> Any:
     return None if form.is_registered else form.name
 
 
+_UNKNOWN = "unknown"
+"""Types that are refused, and with them no step: what is wrong with them is a problem of their call."""
+
+
+def _headers_fault(headers: object) -> Unusable | None:
+    """Return what is wrong with the headers that steps read; None if nothing is."""
+    remedy = "write headers={NAME: tg.string()}, or another format of Kafka's own serializers"
+    if not isinstance(headers, Mapping):
+        fault = Fault(headers, "not the headers that steps read", remedy)
+        return None if headers is None else Unusable(fault)
+    for name, form in headers.items():
+        if not isinstance(form, Format) or form.is_registered or form.name == "json":
+            return Unusable(Fault(form, f"header {name} has no format of Kafka's own serializers", remedy))
+    return None
+
+
 def _time_fault(time: object) -> Unusable | None:
     """Return what is wrong with the time of a pipeline's steps; None if nothing is."""
     remedy = "write time='records', or leave it out"
     return None if time in (None, "records") else Unusable(Fault(time, "not a time of steps", remedy))
 
 
-def _types(key: Format | None, value: Format | None, time: str | None) -> dict[str, Any]:
-    """Return the types of keys and values, by which expressions read them, and the time of steps."""
+def _types(
+    key: Format | None, value: Format | None, headers: Mapping[str, Format] | None, time: str | None
+) -> dict[str, Any]:
+    """Return the types of keys, values and headers, by which expressions read them, and the time of steps."""
     found: dict[str, Any] = {"time": time} if time == "records" else {}
+    if headers:
+        usable = _headers_fault(headers) is None
+        found["headers"] = {name: form.name for name, form in headers.items()} if usable else _UNKNOWN
     if isinstance(key, Format) and key.name not in ("bytes", "json") and not isinstance(_checked_format(key), Unusable):
         found["key"] = registered(key) if key.is_registered else key.name
     if isinstance(value, Format) and value.name not in ("bytes", "json") and not value.is_registered:

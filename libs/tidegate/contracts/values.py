@@ -68,6 +68,15 @@ KeyForm: TypeAlias = Primitive | Avro | Protobuf
 """The format of keys, in which expressions read them."""
 
 
+HeaderForms: TypeAlias = tuple[tuple[str, Primitive], ...]
+"""The names of headers, each with the format of its values."""
+
+
+def struct_of_headers(forms: HeaderForms) -> pa.StructType:
+    """Return the type of the column that has these headers."""
+    return pa.struct([pa.field(name, PRIMITIVES[form]) for name, form in forms])
+
+
 class AvroOutput(NamedTuple):
     """How values are written as Avro: the schema, as JSON, and the number under which a registry has it."""
 

@@ -22,6 +22,7 @@ from tidegate.kernels.codecs.json_columns import JsonDecoder
 from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
 from tidegate.kernels.codecs.protobuf.encoder import ProtobufEncoder
 from tidegate.kernels.columns import binary_parts
+from tidegate.kernels.record_format.named_headers import find_headers, names_of
 from tidegate.kernels.record_format.record_headers import decode_headers, encode_headers
 from tidegate.kernels.window_keys import kafka_keys
 from tidegate.operators.registry import kind_of, kinds, kinds_where, operator_for, test_part
@@ -43,7 +44,9 @@ def exercise_kind(kind: str) -> None:
 
 def exercise_common() -> None:
     """Exercise what reads headers of records and writes windowed keys, for all kinds."""
-    decode_headers(_headers(0, windowed=True))
+    headers = _headers(0, windowed=True)
+    decode_headers(headers)
+    find_headers(*binary_parts(pa.array([headers])), names_of([HEADER_WINDOW_START]))
     _exercise_typed_values()
     kafka_keys(pa.array([b"key"]), np.zeros(1, np.int64), None)
 

@@ -33,7 +33,7 @@ OF_THE_STREAM = frozenset(
 )
 """Options that say how a stream is read: of a pipeline, all steps share them."""
 
-_OF_ALL_STEPS = OF_THE_STREAM | {"output", "output_windows", "output_partitions", "time"}
+_OF_ALL_STEPS = OF_THE_STREAM | {"headers", "output", "output_windows", "output_partitions", "time"}
 _STEP = re.compile(r"^steps\.\d+")
 
 

@@ -56,6 +56,7 @@ from tidegate.operators.pipeline.rules.steps import (
     steps_as_written,
 )
 from tidegate.operators.pipeline.rules.value_types import (
+    HeaderTypes,
     KeyType,
     ValueType,
     shown_as,
@@ -86,6 +87,8 @@ def _read_steps(raw: Any, info: ValidationInfo) -> tuple[StepRules, ...]:
     if isinstance(raw, tuple) and all(isinstance(step, StepRules) for step in raw):
         raw = steps_as_written(raw)
     known = info.data
+    if not known.keys() >= _TYPES:
+        return ()  # what expressions read is unknown
     shared: dict[str, Any] = {
         name: known[name] for name in ("timestamp", "max_ahead", "rewind_window") if name in known
     }
@@ -98,6 +101,8 @@ def _read_steps(raw: Any, info: ValidationInfo) -> tuple[StepRules, ...]:
     return tuple(reading.steps)
 
 
+_TYPES = {"key", "value", "headers"}
+"""Options that say what steps read; one that is refused is a problem of its own."""
 _ROLES = {"input": "also the input", "output": "written by the last step", "dead_letters": "that of dead letters"}
 """Topics that no other step may write, and what they are."""
 
@@ -114,7 +119,14 @@ def _start(known: Mapping[str, Any]) -> Place:
     windows: Windows = known.get("windows") or "none"
     length = windows.time if isinstance(windows, TimeWindows) else None
     values = values_of(known.get("value", "bytes"))
-    return Place(key=known.get("key", "bytes"), values=values, windows=windows, length=length, is_input=True)
+    return Place(
+        key=known.get("key", "bytes"),
+        values=values,
+        headers=known.get("headers", ()),
+        windows=windows,
+        length=length,
+        is_input=True,
+    )
 
 
 Steps = Annotated[
@@ -134,7 +146,7 @@ OwnTable = Annotated[
 class PipelineRules(KeyRules):
     """The rules of a pipeline: steps that pass rows to each other, with one log, one commit and one state."""
 
-    live: ClassVar[frozenset[str]] = frozenset({"steps", "output_partitions"})
+    live: ClassVar[frozenset[str]] = frozenset({"headers", "steps", "output_partitions"})
 
     kind: Literal["pipeline"] = "pipeline"
     """Kind of operator."""
@@ -146,6 +158,9 @@ class PipelineRules(KeyRules):
     """Type of the input's values: as of keys, `{json: {NAME: TYPE}}` with the fields that steps read,
     `{avro: {schema: SCHEMA, schemas: URL}}` (or a folder), or `{protobuf: {schema: TEXT, message: NAME, schemas:
     URL}}`."""
+    headers: HeaderTypes = ()
+    """Types of the headers that expressions read, as `headers.NAME`: `{NAME: TYPE}` with a format of Kafka's own
+    serializers. Of several headers with one name the last one counts; one that a record lacks is null."""
     time: Literal["pipeline", "records"] = "pipeline"
     """What moves the time of a step: rows and the time of the steps before it, or with `records`, as in Kafka Streams,
     the rows that arrive at it alone."""

@@ -31,12 +31,11 @@ _Causes = Callable[[npt.NDArray[np.int64]], list[str]]
 
 
 class Stage(NamedTuple):
-    """A step, its expressions as a layer, and whether they read columns of the rows' keys and values."""
+    """A step, its expressions as a layer, and the parts of rows that these read: `key`, `headers` or `value`."""
 
     step: Evaluable
     layer: Layer
-    reads_key: bool
-    reads_value: bool
+    reads: Sequence[str]
 
     @property
     def cause(self) -> str:
@@ -83,7 +82,10 @@ def _plan(steps: Sequence[Evaluable], place: Place) -> tuple[list[Stage], Column
     if objects is not None:
         wanted |= {(name,) for name in objects.names if name not in made}
     reader = ColumnReader(begin, wanted)
-    stages = [Stage(s, layer, bool(reader.of_key & read), bool(reader.of_value & read)) for s, layer, read in layers]
+    stages = [
+        Stage(step, layer, [part for part, names in reader.parts.items() if names & read])
+        for step, layer, read in layers
+    ]
     return stages, reader, objects
 
 
@@ -106,13 +108,10 @@ class Verdict:
         """Return what the stages, in order, make of the rows."""
         verdict = cls(count)
         for stage, evaluated in zip(stages, answer.layers, strict=True):
-            if stage.reads_key:
-                verdict.reject(read.key.code > 0, read.key.causes)
-            if stage.reads_value:
-                verdict.reject(read.value.code > 0, read.value.causes)
+            verdict.reject_unreadable(read, stage.reads)
             verdict.judge(stage, evaluated)
         if answer.objects is not None:
-            verdict.reject(read.value.code > 0, read.value.causes)
+            verdict.reject_unreadable(read, ("value",))
             verdict.reject(answer.objects.failed, lambda rows: [NOT_WRITTEN] * len(rows))
         return verdict
 
@@ -124,6 +123,11 @@ class Verdict:
                 self.kept &= ~self.dropped
             case Require(reason=reason):
                 self.reject(~is_true(evaluated.values[0]), lambda rows: [reason] * len(rows))
+
+    def reject_unreadable(self, read: Read, parts: Iterable[str]) -> None:
+        """Reject the rows of which one of these parts cannot be read."""
+        for decoded in (read.parts[part] for part in parts if part in read.parts):
+            self.reject(decoded.code > 0, decoded.causes)
 
     def reject(self, rows: Mask, causes: _Causes) -> None:
         """Reject those of the rows of which nothing is decided yet."""

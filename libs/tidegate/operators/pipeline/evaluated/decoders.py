@@ -9,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
-from tidegate.contracts.values import Avro, KeyForm, Protobuf, Values
+from tidegate.contracts.values import Avro, HeaderForms, KeyForm, Protobuf, Values
 from tidegate.kernels.codecs.json_columns import JsonDecoder
 from tidegate.kernels.codecs.port import CODE, Decoded, Decoder
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder
 from tidegate.kernels.codecs.registered import decoder_of_registered
 from tidegate.kernels.codecs.registry_format import NO_PREFIX, NULL
 from tidegate.kernels.columns import binary_parts
+from tidegate.kernels.record_format.named_headers import find_headers, names_of
 
 
 def decoder_of(values: Values, chosen: Sequence[pa.Field]) -> Decoder:
@@ -50,6 +51,28 @@ class _RecordKeyDecoder:
         code = np.where(decoded.code == NULL, 0, decoded.code)
         records = pa.StructArray.from_arrays(decoded.columns, fields=list(self._decoder.schema), mask=null)
         return Decoded([records], code, [reason.replace("value", "key", 1) for reason in decoded.reasons])
+
+
+class HeadersDecoder:
+    """Reads chosen headers of records as a struct. One that a record does not have is null."""
+
+    def __init__(self, forms: HeaderForms, chosen: Sequence[pa.Field]) -> None:
+        [self._column] = chosen
+        self.schema, known = pa.schema(chosen), dict(forms)
+        self._names = names_of([field.name for field in self._column.type])
+        self._decoders = [PrimitiveDecoder(known[field.name], f"header {field.name}") for field in self._column.type]
+
+    def columns(self, data: Array, start: Array, length: Array) -> Decoded:
+        """Read the blocks of headers `data[start : start + length]` (length 0 or -1: none)."""
+        code, reasons, found = np.zeros(len(start), CODE), list[str](), list[pa.Array]()
+        places = zip(*find_headers(data, start, length, self._names), strict=True)
+        for decoder, (begin, size) in zip(self._decoders, places, strict=True):
+            decoded = decoder.columns(data, begin, size)
+            code = np.where((code == 0) & (decoded.code > 0), len(reasons) + decoded.code, code)
+            reasons += decoded.reasons
+            found += decoded.columns
+        headers = pa.StructArray.from_arrays(found, fields=list(self._column.type), mask=pa.array(code != 0))
+        return Decoded([headers], code, reasons)
 
 
 class _JoinedDecoder:

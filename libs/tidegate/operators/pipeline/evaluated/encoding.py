@@ -26,7 +26,7 @@ def encoding(step: Encode, place: Place) -> Stateless:
         read = reader.read(flow.rows if len(at) == len(flow) else flow.rows.take(at))
         written = encoder.encode(read.columns.select(names))
         verdict = Verdict(len(at))
-        verdict.reject(read.value.code > 0, read.value.causes)
+        verdict.reject_unreadable(read, read.parts)
         verdict.reject(written.code > 0, written.causes)
         return sifted(flow, at, verdict, written.values)
 

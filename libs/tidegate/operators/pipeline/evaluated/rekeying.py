@@ -38,8 +38,7 @@ def rekeying(step: SelectKey, place: Place) -> Stateless:
         [keys] = evaluated.values
         written = encoder.encode(pa.record_batch([keys], ["key"]))
         verdict = Verdict(len(at))
-        verdict.reject(read.key.code > 0, read.key.causes)
-        verdict.reject(read.value.code > 0, read.value.causes)
+        verdict.reject_unreadable(read, read.parts)
         verdict.reject(evaluated.failed, lambda rows: [cause] * len(rows))
         # rule: new-key-is-not-null
         verdict.reject(keys.is_null().to_numpy(zero_copy_only=False), lambda rows: [NULL_KEY] * len(rows))

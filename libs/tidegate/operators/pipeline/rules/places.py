@@ -10,26 +10,28 @@ import pyarrow as pa
 
 from tidegate.contracts.config import KeyRules, OperatorConfig, OperatorRules, OutputDeclaration, TimeWindows, Windows
 from tidegate.contracts.errors import InvalidValue
-from tidegate.contracts.values import KeyForm, Values
+from tidegate.contracts.values import HeaderForms, KeyForm, Values, struct_of_headers
 from tidegate.kernels.codecs.registered import key_type
 from tidegate.operators.registry import config_type
 
 WINDOW = ("window_start", "window_end")
+HEADERS = "headers"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """A place of a pipeline: behind its input, or behind a step.
 
-    `windows`: how rows name the windows of their keys. `length`: that of the windows, ms; None: unknown, or of any
-    length. `closes_after`: how long after its end a window still changes, ms; None: unknown.
-    `maker`: the rules of the step that has put the windows into the keys; None: the input's keys have them already.
-    `is_input`: whether rows are records of the input, whose windows only the first operator reads. `rekeyed`: whether
-    their keys are others than those by which the input is partitioned.
+    `headers`: those of records that expressions can read. `windows`: how rows name the windows of their keys. `length`:
+    that of the windows, ms; None: unknown, or of any length. `closes_after`: how long after its end a window still
+    changes, ms; None: unknown. `maker`: the rules of the step that has put the windows into the keys; None: the input's
+    keys have them already. `is_input`: whether rows are records of the input, whose windows only the first operator
+    reads. `rekeyed`: whether their keys are others than those by which the input is partitioned.
     """
 
     key: KeyForm
     values: Values
+    headers: HeaderForms = ()
     windows: Windows
     length: int | None = None
     closes_after: int | None = None
@@ -49,6 +51,8 @@ class Place:
         fields = [pa.field(name, pa.int64()) for name in ("timestamp", *windows)]
         if not self.names_windows_in_keys:
             fields.append(pa.field("key", key_type(self.key)))
+        if self.headers:
+            fields.append(pa.field(HEADERS, struct_of_headers(self.headers)))
         hidden = {name.lower() for name in self.values.schema.names}
         return pa.schema([*(field for field in fields if field.name not in hidden), *self.values.schema])
 

@@ -17,6 +17,7 @@ from tidegate.contracts.values import (
     PRIMITIVES,
     Avro,
     AvroOutput,
+    HeaderForms,
     KeyForm,
     Primitive,
     Protobuf,
@@ -112,6 +113,31 @@ KeyType = Annotated[
     KeyForm,
     PlainValidator(_read_key, json_schema_input_type=Primitive | dict[Literal["avro", "protobuf"], Any]),
     PlainSerializer(value_as_written, when_used="json"),
+]
+
+
+def _read_headers(headers: object) -> Any:
+    if isinstance(headers, tuple):
+        return headers
+    remedy = f"write headers: {{NAME: TYPE}}, with one of {', '.join(PRIMITIVES)}"
+    if not isinstance(headers, Mapping):
+        raise InvalidValue("not the headers that steps read", remedy)
+    for name, form in headers.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidValue(f"{name!r} is not the name of a header", remedy)
+        if not isinstance(form, str) or form not in PRIMITIVES:
+            raise InvalidValue(f"header {name} has the type {form!r}, which does not exist", remedy)
+    if len({name.lower() for name in headers}) < len(headers):
+        raise InvalidValue(
+            "two headers differ in upper and lower case alone", "name one of them: SQL takes them for one"
+        )
+    return tuple(headers.items())
+
+
+HeaderTypes = Annotated[
+    HeaderForms,
+    PlainValidator(_read_headers, json_schema_input_type=dict[str, Primitive]),
+    PlainSerializer(dict, return_type=dict[str, str], when_used="json"),
 ]
 
 
