@@ -144,10 +144,8 @@ def test_the_worker_offers_one_core_to_each_service() -> None:
 
 
 def test_the_worker_has_memory_for_the_executor_of_each_service() -> None:
-    worker, executor = (
-        settings(".env.example")["SPARK_WORKER_MEMORY"],
-        application().spark.conf["spark.executor.memory"],
-    )
+    worker = settings(".env.example")["SPARK_WORKER_MEMORY"]
+    executor = application().spark.conf["spark.executor.memory"]
     assert parse_size_bytes(f"{executor[:-1]}MiB") * len(TIDEGATE) <= parse_size_bytes(f"{worker[:-1]}GiB")
 
 

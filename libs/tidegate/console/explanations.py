@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tidegate.console import texts
-from tidegate.console.operator_page import written
 from tidegate.console.tables import Cell, cell_of
 from tidegate.contracts.config import OperatorConfig, OperatorRules
+from tidegate.runtime.configuration.written import written
 from tidegate.runtime.doctor.explanation.explanation import Explanation, Row
 
 _NOT_SHOWN = {"kind", "input", "output", "format"}

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import yaml
-
 from tidegate.console.overview import EARLIER
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
 from tidegate.contracts.config import OperatorConfig
-from tidegate.contracts.event_time import format_duration_ms, parse_duration_ms
 from tidegate.runtime.configuration.application import settings_of
+from tidegate.runtime.configuration.written import written
 from tidegate.runtime.telemetry.batch_metrics import by_step
 
 NEWEST_BATCHES = 25
 
 COUNTED = ("records_in", "applied", "superseded", "late", "rejected", "emitted")
-
-_DURATION = re.compile(r"\d+ms", re.ASCII)
 
 
 class BatchLine(NamedTuple):
@@ -141,22 +136,6 @@ def _option_line(
     value, wanted = (written(settings[name]) if name in settings else "default" for settings in (runs_with, in_file))
     meaning = " ".join((config.model_fields[name].description or "").split())
     return OptionLine(name, value, wanted if wanted != value else None, meaning)
-
-
-def written(value: Any) -> str:
-    """Return the value as a configuration file has it, durations in their largest unit."""
-    text: str = yaml.safe_dump(_readable(value), default_flow_style=True, width=10_000, sort_keys=False)
-    return text.removesuffix("...\n").strip()
-
-
-def _readable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _readable(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_readable(each) for each in value]
-    if isinstance(value, str) and _DURATION.fullmatch(value):
-        return format_duration_ms(parse_duration_ms(value))
-    return value
 
 
 def _sums(counts: Iterable[Counts]) -> dict[str, int]:

@@ -16,6 +16,7 @@ from tidegate.application.target import load
 from tidegate.cli.shared import json_option, note, wants_json
 from tidegate.runtime.configuration.application import Application, select_operators
 from tidegate.runtime.configuration.changes import REMEDY
+from tidegate.runtime.configuration.written import written
 from tidegate.runtime.doctor.change_preview import ChangePreview, Forecast, checked_preview
 
 REFUSED = 1
@@ -104,4 +105,4 @@ def _table(found: ChangePreview) -> Table:
 
 
 def _shown(value: Any) -> str:
-    return "(left out)" if value is None else str(value)
+    return "(left out)" if value is None else written(value)

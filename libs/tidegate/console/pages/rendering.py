@@ -9,12 +9,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tidegate.console import texts
 from tidegate.contracts.errors import TidegateError
+from tidegate.runtime.configuration.written import written
 
 _TEMPLATES = Environment(
     loader=PackageLoader("tidegate.console"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
 _TEMPLATES.filters |= {"time": texts.time_text, "age": texts.age_text, "number": texts.number_text}
-_TEMPLATES.filters |= {"visible": texts.visible, "is_time": texts.is_time}
+_TEMPLATES.filters |= {"visible": texts.visible, "is_time": texts.is_time, "written": written}
 
 
 def page(template: str, status: int = 200, **content: Any) -> HTMLResponse:
