@@ -25,7 +25,7 @@ test: lint ## every check and every test, the fast ones first
 	@HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m fast -n auto --dist worksteal
 	@$(BIN)/python -m tests.quick_java
 	@echo "Tests with Spark and a broker, and fuzzing beside them"
-	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 60 --seed 1 & \
+	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds 30 --seed 1 & \
 	trap "kill $$! 2>/dev/null || true" EXIT; \
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -m 'not fast and not long and not kill and not stack and not browser' \
 		-n 5 --dist loadfile --no-loadscope-reorder && wait $$!
@@ -45,13 +45,16 @@ lint: setup ## style, types and the layer rule
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/lint-imports --no-logo
 
-laws: setup ## every operator against the laws, 2,000 examples each
-	@HYPOTHESIS_PROFILE=laws $(BIN)/python -m pytest -m fast -n auto --dist worksteal tests/laws
+laws: setup ## every operator against the laws, 2,000 examples each, and 250 with its log in Delta
+	@HYPOTHESIS_PROFILE=laws $(BIN)/python -m pytest -n auto --dist worksteal --timeout 7200 tests/laws
 
 checked: setup ## the laws, the recorded scenarios and simulated services with every access to an array checked
 	@echo "Checked build"
-	@NUMBA_BOUNDSCHECK=1 HYPOTHESIS_PROFILE=few $(BIN)/python -m pytest -m fast -n 2 --dist loadfile tests/laws tests/operators/testing/test_recorded_scenarios.py tests/kernels
-	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tidegate.testing.simulation --seeds 100
+	@NUMBA_BOUNDSCHECK=1 $(BIN)/tidegate setup >/dev/null
+	@NUMBA_BOUNDSCHECK=1 HYPOTHESIS_PROFILE=checked $(BIN)/python -m pytest -m 'not process and not long' --hypothesis-seed 1 \
+		-n auto --dist worksteal --ignore tests/laws/test_laws_on_delta.py \
+		tests/laws tests/kernels tests/operators/testing/test_recorded_scenarios.py
+	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tidegate.testing.simulation --start 30 --seeds 70
 
 fuzz: setup ## the suite's properties on random bytes, for 10 minutes (SECONDS=N); a case that fails is a file in build/fuzzing
 	@NUMBA_BOUNDSCHECK=1 $(BIN)/python -m tests.fuzzing --seconds $(or $(SECONDS),600)

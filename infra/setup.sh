@@ -55,9 +55,9 @@ download() { # one line a package; setuptools first, because some packages are b
         sed -nE 's/^ *(Downloading|Using cached) (.*)/  \2/p' || no_packages fetched
 }
 
-install() {
+install() { # PySpark is packed and unpacked at once: to compress its 400 MB in between only takes time
     pip install --quiet --no-index --find-links "$DOWNLOADS" --no-deps --require-hashes --no-build-isolation \
-        -r requirements.lock || no_packages installed
+        --config-settings=--build-option=--compression=stored -r requirements.lock || no_packages installed
 }
 
 packages() { # a changed lock gets a new environment, so that nothing is left of the old one

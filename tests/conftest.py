@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -137,6 +138,16 @@ LACKING = {
     "azure": ("folder_lake", "spark_reads"),
 }
 """The markers of tests that cannot have their lake there."""
+
+
+ALL_FAST = re.compile(r"^pytestmark = .*\bpytest\.mark\.fast\b", re.MULTILINE)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file whose tests are all fast is not imported where fast tests are left out: that takes seconds a process."""
+    if not config.getoption("markexpr").startswith("not fast and ") or not collection_path.match("test_*.py"):
+        return None
+    return ALL_FAST.search(collection_path.read_text()) is not None or None
 
 
 def pytest_collection_finish() -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.hypothesis_profile import on_delta
 from tests.lakes import lake_at
 from tests.laws import test_laws as laws
 from tests.laws.test_laws import case  # noqa: F401 -- the fixture of the same parameters
@@ -26,7 +27,6 @@ from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.compaction import Kept, compact
 
-EXAMPLES = 25
 OPERATOR = "law"
 
 
@@ -79,12 +79,10 @@ def body(law: Any) -> Any:
     return law.hypothesis.inner_test
 
 
-on_delta = settings(
-    max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+examples = settings(on_delta, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 
 
-@on_delta
+@examples
 @given(data=st.data())
 def test_law_3_a_restart_at_any_batch_changes_nothing_that_follows(
     case: Case,  # noqa: F811
@@ -94,7 +92,7 @@ def test_law_3_a_restart_at_any_batch_changes_nothing_that_follows(
     body(laws.test_law_3_a_restart_at_any_batch_changes_nothing_that_follows)(case=case, make_log=make_log, data=data)
 
 
-@on_delta
+@examples
 @given(data=st.data())
 def test_law_4_the_changelog_restores_the_same_state(
     case: Case,  # noqa: F811
@@ -104,7 +102,7 @@ def test_law_4_the_changelog_restores_the_same_state(
     body(laws.test_law_4_the_changelog_restores_the_same_state)(case=case, make_log=make_log, data=data)
 
 
-@on_delta
+@examples
 @given(data=st.data())
 def test_law_5_compaction_at_any_point_changes_nothing_that_follows(
     case: Case,  # noqa: F811

@@ -1,7 +1,8 @@
-"""The files that a host of the repository reads: licence, workflow, forms."""
+"""The files that a host of the repository reads: licence, workflow, forms; and what make gives pytest."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+RUN_BY_MAKE = re.findall(r"-m pytest (.*)", (ROOT / "Makefile").read_text().replace("\\\n", ""))
 FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 
 pytestmark = pytest.mark.fast
@@ -40,6 +42,15 @@ def test_the_workflow_runs_every_version_of_python_that_is_supported() -> None:
     listed = [line.rpartition(" ")[2] for line in project["classifiers"] if line.count("::") == 2]
     assert job["strategy"]["matrix"]["python"] == listed
     assert project["requires-python"] == f">={listed[0]}"
+
+
+@pytest.mark.parametrize("command", RUN_BY_MAKE)
+def test_each_path_that_make_gives_pytest_has_tests_of_the_marker_that_make_asks_for(command: str) -> None:
+    wanted = re.search(r"-m (\w+)", command)
+    for name in re.findall(r"tests/\S+", command):
+        files = sorted((ROOT / name).rglob("test_*.py")) or [ROOT / name]
+        texts = [file.read_text() for file in files]
+        assert texts and (wanted is None or any(f"mark.{wanted[1]}" in text for text in texts)), name
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.stem)

@@ -9,7 +9,6 @@ from typing import get_args
 
 import pytest
 
-from tests.hypothesis_profile import WHOLE
 from tidegate.contracts.kill_points import KillPoint
 from tidegate.state.protocol_decisions import RecoveryMethod
 from tidegate.testing.simulation import Settings, simulate
@@ -18,7 +17,7 @@ from tidegate.testing.simulation.chance import RATES
 from tidegate.testing.simulation.settings import EDITED, JOINED, TABLES
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
-FAST_SEEDS, SLOW_SEEDS = range(60 if WHOLE else 30), range(100_000, 100_400)
+FAST_SEEDS, SLOW_SEEDS = range(30), range(100_000, 100_400)
 DEADLY_SEEDS, DEADLY_JOINS = range(200_000, 200_100), range(200_000, 200_040)
 
 

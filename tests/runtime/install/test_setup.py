@@ -132,8 +132,7 @@ def test_a_failing_download_is_one_message_with_a_remedy(tmp_path: Path, monkeyp
 
 def test_kernels_are_compiled_once_until_their_sources_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
-    monkeypatch.setattr(setup, "compile_in_processes", lambda: None)
-    monkeypatch.setattr(setup, "call_kernels", lambda _kinds: calls.append("compiled"))
+    monkeypatch.setattr(setup, "compile_in_processes", lambda: calls.append("compiled"))
     monkeypatch.setattr(setup, "delete_stale_files", lambda folder: None)
     for _ in range(2):
         setup.compile_kernels(tmp_path / "stamp")

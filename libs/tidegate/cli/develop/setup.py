@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,6 +16,7 @@ import click
 
 from tidegate.cli.shared import json_option, note, show
 from tidegate.contracts.errors import StateError
+from tidegate.kernels.compiled import CHECKED
 from tidegate.kernels.compiled.cache import delete_stale_files, digest_in_use
 from tidegate.operators.registry import kinds, test_part
 from tidegate.runtime.install import jars
@@ -25,6 +26,8 @@ from tidegate.testing.conformance import run_files
 from tidegate.testing.exercise import exercise_common, exercise_kind
 
 _PACKAGE = Path(__file__).parents[2]
+_STAMP = "tidegate-kernels-checked" if CHECKED else "tidegate-kernels"
+"""The file of an environment that says which kernels are compiled; each build has its own."""
 
 
 @click.command("setup")
@@ -38,8 +41,10 @@ def command(s3: bool) -> None:
       pip install 'tidegate[demo]' && tidegate setup
     """
     java_command()
-    jars.install(note, s3=s3)
-    compile_kernels(Path(sys.prefix) / "tidegate-kernels")
+    with ThreadPoolExecutor(1) as beside:  # downloads wait for a network, and compilers for the cores
+        compiled = beside.submit(compile_kernels, Path(sys.prefix) / _STAMP)
+        jars.install(note, s3=s3)
+        compiled.result()
     show({"ready": True}, "Ready: try `tidegate demo`.")
 
 
@@ -54,7 +59,6 @@ def compile_kernels(stamp: Path) -> None:
     note("Compiling the kernels (a few minutes, once)")
     started = time.monotonic()
     compile_in_processes()
-    call_kernels(kinds())
     delete_stale_files(_PACKAGE)
     with contextlib.suppress(OSError):  # a read-only environment has no cache beside the sources either
         stamp.write_text(present)
@@ -62,16 +66,13 @@ def compile_kernels(stamp: Path) -> None:
 
 
 def compile_in_processes() -> None:
-    """Compile the kernels of several kinds at a time, each in a process of its own, into numba's cache.
+    """Compile the kernels of as many kinds at a time as there are cores into numba's cache.
 
     The largest kinds come first, so that the last process has little left to do.
     """
-    cores = os.cpu_count() or 1
-    if cores == 1:
-        return
     warm_codec()
-    with ProcessPoolExecutor(cores, mp_context=get_context("spawn")) as processes:
-        named = {processes.submit(call_kernels, [kind]): kind for kind in sorted(kinds(), key=_size, reverse=True)}
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        named = {pool.submit(call_kernels, [kind]): kind for kind in sorted(kinds(), key=_size, reverse=True)}
         for done in as_completed(named):
             done.result()
             note(f"  {named[done]}")
