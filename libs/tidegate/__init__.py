@@ -7,7 +7,7 @@
     from tidegate import read_log               rows of an operator log, for DuckDB or Polars
     from tidegate import WindowStore            a window store of its own, without a service
     import tidegate.spark                       operators on streaming DataFrames, views
-    import tidegate.operators.testing.driver              an operator, driven record by record
+    import tidegate.testing.driver              an operator, driven record by record
 
 Names are imported when they are first used, so that `import tidegate` costs nothing.
 """

@@ -1,7 +1,7 @@
 """The claimed operator: plan, run, commit and publish one micro-batch after the other, under one claim.
 
-One micro-batch = one Spark job + one Delta commit + one Kafka transaction per task with output. The rules are
-those of `docs/protocol.md`. The decisions are pure functions in `state.decisions`, `batch_loop.planning` and
+One micro-batch = one run of the workers + one Delta commit + one Kafka transaction per task with output. The rules are
+those of `docs/protocol.md`. The decisions are pure functions in `state.protocol_decisions`, `batch_loop.planning` and
 `batch_loop.next_metadata`; this module puts them in order.
 """
 

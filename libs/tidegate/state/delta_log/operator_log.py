@@ -231,7 +231,7 @@ class OperatorLog:
         return self.version - self.checkpoint
 
     def newest(self) -> BatchMeta | None:
-        """The metadata of the newest batch at the handle's version; None before the first claim."""
+        """Return the metadata of the newest batch at the handle's version; None before the first claim."""
         # rule: no-update-to-newest
         if self._newest is None:
             self._newest = self._read_newest()
