@@ -169,14 +169,14 @@ class Application:
         """Return the records of a topic, from which an operator of that name grows.
 
         `topic`: of a list of topics, the records are merged by time, none beyond the slowest topic that has more; they
-        need equal numbers of partitions, and keys and values of the same types. `key`, `value`: formats in which views
-        show them; default: bytes. `timestamp`: the field of a JSON value that holds the event time; default: the Kafka
-        record's timestamp. `windows`: what to do with records that name the window of their key: reject them (`none`,
-        the default) or `ignore` windows; see `windowed_stream`. `max_ahead`: records further ahead of the clock are
-        rejected. `idle_after`: time on the clock without a record after which stream time advances on its own.
-        `dead_letters`: topic for late and rejected records. `rewind_window`: how far back the log can be read. `time`:
-        in a pipeline the time of each step follows that of the steps before it; with `records`, as in Kafka Streams,
-        the rows that arrive at it alone.
+        need equal numbers of partitions, and keys and values of the same types. `key`, `value`: formats by which
+        expressions read their fields, and in which views show them; default: bytes. `timestamp`: the field of a JSON
+        value that holds the event time; default: the Kafka record's timestamp. `windows`: what to do with records that
+        name the window of their key: reject them (`none`, the default) or `ignore` windows; see `windowed_stream`.
+        `max_ahead`: records further ahead of the clock are rejected. `idle_after`: time on the clock without a record
+        after which stream time advances on its own. `dead_letters`: topic for late and rejected records.
+        `rewind_window`: how far back the log can be read. `time`: in a pipeline the time of each step follows that of
+        the steps before it; with `records`, as in Kafka Streams, the rows that arrive at it alone.
         """
         options = _topics(topic)
         options |= _read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
@@ -460,7 +460,7 @@ def _topic(name: Any) -> Any:
     return option_of(name, str, lambda each: each, "name a topic as text")
 
 
-_FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
+_FORMATS = "write a format, such as tg.string(), tg.json() or tg.int64()"
 
 
 def _checked_format(form: Format) -> Any:
