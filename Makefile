@@ -1,4 +1,4 @@
-# `make` lists the targets. Needed beforehand: Python 3.11 or later with venv, Java 17 or later, make.
+# `make` lists the targets. Requirements: Python 3.11 or later with venv, Java 17 or later, make.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -62,7 +62,7 @@ fuzz: setup ## the suite's properties on random bytes, for 10 minutes (SECONDS=N
 long: setup ## the tests that take minutes each: many simulated services, a million damaged values a codec, the tutorial, the demo of a wheel
 	@$(BIN)/python -m pytest -m long -n 2 --dist loadfile
 
-kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about half an hour)
+kill: setup ## the tests that kill the service at every dangerous point, 200,000 records (about an hour)
 	@$(BIN)/python -m pytest -m kill -s tests/kill tests/lake tests/runtime/stream tests/clusters
 
 cluster: export CLUSTER_SECONDS ?= 600

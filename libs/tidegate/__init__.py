@@ -5,6 +5,7 @@
     from tidegate import SuppressionRules       the same without topics, for streaming DataFrames
     from tidegate import VersionedTable         a versioned table of its own, without a service
     from tidegate import read_log               rows of an operator log, for DuckDB or Polars
+    from tidegate import CommittedWindows       windows of an operator log, by key and time
     from tidegate import WindowStore            a window store of its own, without a service
     import tidegate.spark                       operators on streaming DataFrames, views
     import tidegate.testing.driver              an operator, driven record by record
@@ -53,12 +54,15 @@ if TYPE_CHECKING:
     from tidegate.expressions.column import Column, col
     from tidegate.operators.deduplicate import DeduplicateConfig, DeduplicateRules
     from tidegate.operators.options.user_functions import BatchFunction
+    from tidegate.operators.pipeline import PipelineConfig, PipelineRules
+    from tidegate.operators.stream_stream_join import StreamStreamJoinConfig, StreamStreamJoinRules
     from tidegate.operators.stream_table_join import StreamTableJoinConfig, StreamTableJoinRules
     from tidegate.operators.suppression import SuppressionConfig, SuppressionRules
     from tidegate.operators.table_history import TableHistoryConfig, TableHistoryRules
     from tidegate.operators.table_history.versioned_table import VersionedTable
     from tidegate.operators.windowed_aggregation import WindowedAggregationConfig, WindowedAggregationRules
     from tidegate.runtime.task.log_rows import read_log
+    from tidegate.state.committed_windows import CommittedWindows
     from tidegate.window_store import WindowStore
 
 __all__ = [
@@ -66,12 +70,17 @@ __all__ = [
     "Application",
     "BatchFunction",
     "Column",
+    "CommittedWindows",
     "DeduplicateConfig",
     "DeduplicateRules",
     "Evictor",
     "Format",
+    "PipelineConfig",
+    "PipelineRules",
     "Rekeyed",
     "Stream",
+    "StreamStreamJoinConfig",
+    "StreamStreamJoinRules",
     "StreamTableJoinConfig",
     "StreamTableJoinRules",
     "SuppressionConfig",
@@ -160,12 +169,15 @@ _NAMES = {
     ),
     "tidegate.application.windows": ("hopping", "session", "tumbling", "unlimited"),
     "tidegate.operators.deduplicate": ("DeduplicateConfig", "DeduplicateRules"),
+    "tidegate.operators.pipeline": ("PipelineConfig", "PipelineRules"),
+    "tidegate.operators.stream_stream_join": ("StreamStreamJoinConfig", "StreamStreamJoinRules"),
     "tidegate.operators.stream_table_join": ("StreamTableJoinConfig", "StreamTableJoinRules"),
     "tidegate.operators.suppression": ("SuppressionConfig", "SuppressionRules"),
     "tidegate.operators.table_history": ("TableHistoryConfig", "TableHistoryRules"),
     "tidegate.operators.windowed_aggregation": ("WindowedAggregationConfig", "WindowedAggregationRules"),
     "tidegate.operators.table_history.versioned_table": ("VersionedTable",),
     "tidegate.runtime.task.log_rows": ("read_log",),
+    "tidegate.state.committed_windows": ("CommittedWindows",),
     "tidegate.window_store": ("WindowStore",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}

@@ -18,7 +18,7 @@ from tidegate.runtime.spark.history import history_as_of
 from tidegate.runtime.stream.config import StreamConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "register_format",
     "register_views",
     "start",
+    "start_session",
     "stream",
     "table",
 ]
@@ -83,6 +84,18 @@ def start(
     check_stream(stream_df)
     columns.check(stream_df)
     return start_query(stream_df, config, columns, trigger)
+
+
+def start_session(name: str, master: str, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Start a session with Delta that has the jars of `tidegate setup` and runs each task once.
+
+    Operators run in any session with Delta, too. `master`: such as `local[2]`. `conf`: further settings of Spark.
+
+    Raises UserError if Java or the jars are missing, EngineError if Spark does not start.
+    """
+    from tidegate.runtime.spark import session
+
+    return session.start_session(name, master, conf)
 
 
 def query(spark: Any, application: Application, text: str, version: int | None = None) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
+from typing import Any
 
 import pytest
 
@@ -46,8 +49,21 @@ RUN = {
 QUOTED = {"docs/comparison.md": {"java", "sql", "text"}}
 """Pages with programs of other systems, which nothing here runs."""
 
+LISTED = set(re.findall(r"^::: ([\w.]+)$", (DOCS / "reference" / "python.md").read_text(), re.MULTILINE))
+"""What the reference of Python shows, by full names."""
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: f"{block.page}:{block.line}")
+
+def name_of(thing: Any) -> str:
+    """The full name of a class or function."""
+    return f"{thing.__module__}.{thing.__qualname__}"
+
+
+def place_of(block: Block) -> str:
+    """Where the block stands, as an id of a test."""
+    return f"{block.page}:{block.line}"
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=place_of)
 def test_every_block_is_run_by_a_test_or_contains_only_existing_names(block: Block) -> None:
     _, run = RUN.get(block.page, ("", set()))
     assert block.language in run | set(CHECKS) | QUOTED.get(block.page, set()), (
@@ -94,8 +110,25 @@ def test_a_block_with_a_name_that_does_not_exist_is_detected(problem, text: str,
 
 
 def test_every_name_of_the_package_is_in_the_reference() -> None:
-    reference = (DOCS / "reference" / "python.md").read_text()
-    assert [name for name in tidegate.__all__ if not re.search(rf"^::: [\w.]+\.{name}$", reference, re.MULTILINE)] == []
+    assert [name for name in tidegate.__all__ if name_of(getattr(tidegate, name)) not in LISTED] == []
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "python"], ids=place_of)
+def test_programs_of_pages_import_public_names_alone(block: Block) -> None:
+    assert [name for name in imported(block.text) if not is_public(*name)] == []
+
+
+def imported(text: str) -> list[tuple[str, str]]:
+    """What a program imports from `tidegate`: modules and names."""
+    imports = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+    ours = [node for node in imports if node.module is not None and node.module.split(".")[0] == "tidegate"]
+    return [(node.module or "", each.name) for node in ours for each in node.names]
+
+
+def is_public(module: str, name: str) -> bool:
+    """Return whether the reference has the name: by itself, or as one of a module that it shows."""
+    found = importlib.import_module(module)
+    return name_of(getattr(found, name)) in LISTED or (module in LISTED and name in found.__all__)
 
 
 def test_every_link_of_the_readme_leads_somewhere() -> None:

@@ -17,7 +17,7 @@ from tidegate.application.loading import load_application
 
 pytestmark = pytest.mark.fast
 
-WORST = "def worst(*arguments: object) -> object: return arguments\n"
+WORST = "".join(f"def {name}(*arguments: object) -> object: return arguments\n" for name in ("worst", "repeated"))
 LEGS = """
 import pyarrow as pa
 import tidegate as tg

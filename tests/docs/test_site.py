@@ -7,15 +7,19 @@ import subprocess
 import sys
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import SkipJsonSchema
 
+import tidegate
+import tidegate.spark
 from infra.docs.hooks import ROOT
 from infra.docs.options import options
 from infra.docs.pictures import FOLDER, drawn
 from tests.docs.pages import DOCS
+from tests.docs.test_blocks import name_of
 from tidegate.cli.main import COMMANDS
 from tidegate.operators.registry import config_type, kinds
 from tidegate.runtime.configuration.application import Application
@@ -66,6 +70,25 @@ def test_every_option_of_the_file_and_every_command_is_in_the_reference(site: Pa
     assert [name for name in Application.model_fields if f"<code>{name}</code>" not in configuration] == []
     commands = text_of(site / "reference" / "commands.html")
     assert [name for name in COMMANDS if f">tidegate {name}<" not in commands] == []
+
+
+def test_the_reference_shows_every_public_name_and_every_method_of_the_interface(site: Path) -> None:
+    shown = set(re.findall(r'id="([\w.]+)"', text_of(site / "reference" / "python.html")))
+    public = [tidegate.spark.Query, *(getattr(tidegate, name) for name in tidegate.__all__)]
+    names = [name_of(each) for each in public]
+    names += [f"tidegate.spark.{name}" for name in tidegate.spark.__all__ if name != "Query"]
+    names += [f"{name_of(each)}.{method}" for each in public if is_of_programs(each) for method in methods(each)]
+    assert [name for name in names if name not in shown] == []
+
+
+def is_of_programs(thing: Any) -> bool:
+    """Return whether it is a type whose methods programs call."""
+    return isinstance(thing, type) and thing.__module__.startswith("tidegate.application.")
+
+
+def methods(of: type) -> list[str]:
+    """The names of the type's public methods, inherited ones among them."""
+    return [name for name in dir(of) if not name.startswith("_") and callable(getattr(of, name))]
 
 
 def test_the_pictures_show_what_the_operators_do() -> None:

@@ -13,6 +13,7 @@ from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 import grimp
 import pytest
@@ -75,9 +76,15 @@ def test_an_import_cycle_is_reported_for_the_folder_that_contains_it() -> None:
     assert _arrows(imports) == {"t": {"a": {"b"}, "b": {"a"}}, "t.a": {"x": {"w"}}}
 
 
+def test_the_guide_for_contributors_lists_the_packages_in_the_order_of_the_contract() -> None:
+    [block] = re.findall(r"```\n(cli .*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    written = [line.split("  ")[0].split(", ") for line in block.splitlines() if not line.startswith(" ")]
+    layers = next(contract["layers"] for contract in _contracts() if contract.get("containers") == ["tidegate"])
+    assert [set(names) for names in written] == [set(layer.split(" | ")) for layer in layers]
+
+
 def test_the_contract_of_independent_kinds_lists_every_kind() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    [modules] = [contract["modules"] for contract in contracts if contract["type"] == "independence"]
+    [modules] = [contract["modules"] for contract in _contracts() if contract["type"] == "independence"]
     assert set(modules) == {f"tidegate.operators.{kind}" for kind in kinds()}
 
 
@@ -158,6 +165,13 @@ def test_functions_are_small() -> None:
     lengths = [node.end_lineno - node.lineno + 1 for _, node in _nodes() if isinstance(node, ast.FunctionDef)]  # type: ignore[operator]
     assert statistics.median(lengths) <= 8
     assert sum(length < 40 for length in lengths) >= 0.98 * len(lengths)
+
+
+def _contracts() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    return found
 
 
 def _may_name_kinds(path: str) -> bool:

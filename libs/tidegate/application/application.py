@@ -465,7 +465,7 @@ def _topic(name: Any) -> Any:
     return option_of(name, str, lambda each: each, "name a topic as text")
 
 
-_FORMATS = "write tg.string(), tg.json() or tg.bytes_()"
+_FORMATS = "write a format, such as tg.string(), tg.json() or tg.int64()"
 
 
 def _checked_format(form: Format) -> Any:

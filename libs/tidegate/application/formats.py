@@ -131,7 +131,7 @@ def protobuf(
     return Format("protobuf", {name: value for name, value in found.items() if value is not None})
 
 
-_PLACE = "name a folder, or a registry's URL"
+_PLACE = "name a folder, a registry's URL, or a file NAME.properties with the options of its client"
 _NUMBER = "name the number of the schema in the registry"
 
 

@@ -20,9 +20,8 @@ def application(bootstrap: str, folder: Path) -> tg.Application:
     places = {"lake": folder / "lake", "state": folder / "state"}
     app = tg.Application("verified", kafka=bootstrap, **places, keep_output="forever", control=None, trigger="50ms")
     data = app.stream(DATA, name=READERS[DATA], key=tg.string(), value=tg.int32())
-    echo = data.suppress(tg.time_limit("0s"), name="echo")
-    echo.to("echo")
-    echo.to(COPY)
+    data.to("echo")
+    data.to(COPY)
     all_time = data.select(value="value").window(tg.unlimited())
     _whole(all_time.aggregate(value=tg.min("value"), name="smallest"), "integer").to("min", value=tg.int32())
     _whole(all_time.aggregate(value=tg.sum("value"), name="total"), "bigint").to("sum", value=tg.int64())
