@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests import test_versioned_table, test_window_store
 from tests.fuzzing.state_files import test_a_damaged_header_reads_as_an_earlier_one_or_none
-from tests.kernels import collisions, test_hash_index, test_record_batch, test_version_chains
+from tests.kernels import collisions, test_hash_index, test_version_chains
 from tests.kernels.codecs import (
     test_avro,
     test_json_columns,
@@ -21,6 +21,7 @@ from tests.kernels.codecs import (
     test_primitives,
     test_protobuf,
 )
+from tests.kernels.record_format import test_record_batch
 from tests.laws import test_laws
 from tests.operators import test_damage
 from tidegate.operators.testing import strategies

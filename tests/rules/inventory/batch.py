@@ -140,7 +140,7 @@ RULES = (
         name="the position after a record batch is base offset + last offset delta + 1, even if the batch is skipped",
         chapter=Chapter.BATCH,
         tests=tests(
-            "kernels/test_record_batch",
+            "kernels/record_format/test_record_batch",
             "the_position_moves_past_offsets_that_compaction_removed",
             "an_empty_batch_after_compaction_moves_the_position",
             "aborted_transactions_and_control_batches_are_skipped_and_passed",
@@ -154,7 +154,9 @@ RULES = (
         slug="aborted-skipped",
         name="records of aborted transactions are skipped",
         chapter=Chapter.BATCH,
-        tests=tests("kernels/test_record_batch", "aborted_transactions_and_control_batches_are_skipped_and_passed"),
+        tests=tests(
+            "kernels/record_format/test_record_batch", "aborted_transactions_and_control_batches_are_skipped_and_passed"
+        ),
         removals=(
             dropped("~_in_aborted(data, found, aborted)", way="records"),
             deleted(way="ends"),
@@ -164,7 +166,10 @@ RULES = (
         slug="record-too-large",
         name="a record too large for the output is refused before anything is sent, with the remedy",
         chapter=Chapter.BATCH,
-        tests=tests("kernels/test_record_batch", "a_record_larger_than_the_limit_is_named_before_anything_is_written"),
+        tests=tests(
+            "kernels/record_format/test_record_batch",
+            "a_record_larger_than_the_limit_is_named_before_anything_is_written",
+        ),
         removals=(condition("False"),),
     ),
     Rule(

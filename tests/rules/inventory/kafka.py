@@ -228,10 +228,10 @@ RULES = (
         chapter=Chapter.KAFKA,
         tests=(
             *tests(
-                "kernels/test_record_batch",
+                "kernels/record_format/test_record_batch",
                 "a_record_batch_over_the_size_limit_becomes_one_row_and_the_records_around_it_are_read",
             ),
-            *tests("kernels/test_record_batch", "a_record_batch_that_was_sent_damaged_becomes_one_row"),
+            *tests("kernels/record_format/test_record_batch", "a_record_batch_that_was_sent_damaged_becomes_one_row"),
             *tests(
                 "operators/test_unreadable_batches",
                 "an_unreadable_record_batch_is_rejected_and_the_other_records_are_processed",

@@ -202,7 +202,7 @@ RULES = (
         name="a row whose new key is null is rejected",
         chapter=Chapter.BATCH,
         tests=tests(
-            "pipelines/test_another_key",
+            "pipelines/other_keys/test_another_key",
             "a_row_whose_new_key_is_null_is_rejected_as_it_came_and_moves_no_time",
         ),
         removals=(deleted(),),
@@ -212,7 +212,7 @@ RULES = (
         name="rows with another key go to a topic by keys before a step that holds state reads them",
         chapter=Chapter.BATCH,
         tests=tests(
-            "pipelines/test_another_key",
+            "pipelines/other_keys/test_another_key",
             "a_step_that_holds_state_does_not_read_rows_with_another_key",
             "a_topic_of_rows_with_another_key_has_a_number_of_partitions",
         ),

@@ -69,7 +69,7 @@ RULES = (
         chapter=Chapter.TRANSACTIONS,
         tests=(
             *tests(_HERE, "in_version_1_sequences_continue_modulo_2_to_the_31"),
-            *tests("kernels/test_record_batch", "sequences_continue_modulo_two_to_the_31"),
+            *tests("kernels/record_format/test_record_batch", "sequences_continue_modulo_two_to_the_31"),
         ),
         removals=(
             dropped("_SEQUENCES"),

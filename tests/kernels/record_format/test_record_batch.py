@@ -229,7 +229,7 @@ def sample() -> str:
 def test_plain_python_gives_the_results_of_compiled_kernels() -> None:
     program = (
         "from tidegate.kernels.compiled import NUMBA_ON; assert not NUMBA_ON\n"
-        "from tests.kernels.test_record_batch import sample; print(sample())"
+        "from tests.kernels.record_format.test_record_batch import sample; print(sample())"
     )
     run = subprocess.run(
         [sys.executable, "-W", "error::RuntimeWarning", "-c", program],
