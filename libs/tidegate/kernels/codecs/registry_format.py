@@ -48,7 +48,7 @@ def schema_number(data: Array, start: int, length: int) -> Any:
 
 
 @compiled_in_place
-def next_schema(data: Array, start: Array, length: Array, code: Array) -> int:
+def next_schema(data: Array, start: Array, length: Array, code: Array) -> Any:
     """Return the number of the schema that the first UNREAD value names, -1 if there is none.
 
     Values before it that name no schema get their codes.

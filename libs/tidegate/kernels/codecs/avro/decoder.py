@@ -93,6 +93,7 @@ def _write_texts(
 ) -> None:
     """Write the JSON texts of values that have no columns of their own, one by one. `read`: the rows of the writer."""
     for slot, type in writer.compiled.texts.items():
+        assert writer.schema is not None, "a program that refuses all values has no texts"
         schema = self_contained(type, writer.schema)
         written = (found.length[slot] >= 0) & (found.number[slot] >= 0)  # others are null, or the reader's default
         for row in np.flatnonzero(read & written).tolist():
