@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.contracts.records import Row
-from tidegate.kernels.columns import binary_column, records_of
+from tidegate.kernels.columns import binary_column, is_ascii, records_of
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.suppression.state import LAYOUT
 
@@ -50,6 +50,12 @@ def test_a_column_holds_the_texts_of_both_buffers_however_it_is_cut(
     assert all(
         len(chunk) == 1 or len(b"".join(filter(None, chunk.to_pylist()))) <= chunk_bytes for chunk in column.chunks
     )
+
+
+@given(st.lists(st.none() | st.sampled_from([b"", b"ab", b"\x7f", "é".encode(), b"\xff"])), st.integers(0, 5))
+def test_bytes_are_ascii_if_those_of_each_value_are(values: list[bytes | None], first: int) -> None:
+    column = pa.array(values, pa.binary())[first:]
+    assert is_ascii(column) == all(value.isascii() for value in column.drop_null().to_pylist())
 
 
 @given(rows=st.lists(rows, min_size=1, max_size=10), start=st.integers(0, 9))

@@ -94,22 +94,21 @@ def _binary_chunk(lengths: Array, first: int, write: Callable[[slice, Array], No
 
     `lengths` begins at that row.
     """
-    offsets, validity = np.empty(len(lengths) + 1, np.int32), np.zeros(len(lengths) // 8 + 1, np.uint8)
-    count, nulls = lay_out(lengths, chunk_bytes, offsets, validity)
+    offsets = np.empty(len(lengths) + 1, np.int32)
+    count, nulls = lay_out(lengths, chunk_bytes, offsets)
     if nulls == count:  # common for headers: there are no bytes to copy
         return pa.nulls(count, pa.binary())
     content = np.empty(offsets[count], np.uint8)
     write(slice(first, first + count), content)
-    buffers = [pa.py_buffer(validity) if nulls else None, pa.py_buffer(offsets), pa.py_buffer(content)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers, nulls)
+    validity = pa.py_buffer(np.packbits(lengths[:count] >= 0, bitorder="little")) if nulls else None
+    return pa.Array.from_buffers(pa.binary(), count, [validity, pa.py_buffer(offsets), pa.py_buffer(content)], nulls)
 
 
 @compiled_in_place
-def lay_out(lengths: Array, chunk_bytes: int, offsets: Array, validity: Array) -> tuple[Any, Any]:
+def lay_out(lengths: Array, chunk_bytes: int, offsets: Array) -> tuple[Any, Any]:
     """Return how many of the byte strings fit into a chunk, at least one, and how many of these are null.
 
-    Write to `offsets` where each byte string begins and the last one ends. Set a bit in `validity`, which is zero
-    before, for each one that is not null.
+    Write to `offsets` where each byte string begins and the last one ends.
     """
     end, nulls = 0, 0
     offsets[0] = 0
@@ -118,10 +117,7 @@ def lay_out(lengths: Array, chunk_bytes: int, offsets: Array, validity: Array) -
         if end > chunk_bytes and row > 0:
             return row, nulls
         offsets[row + 1] = end
-        if lengths[row] < 0:
-            nulls += 1
-        else:
-            validity[row >> 3] |= 1 << (row & 7)
+        nulls += lengths[row] < 0
     return len(lengths), nulls
 
 
@@ -191,6 +187,16 @@ def int_column(column: pa.Array) -> Array:
 def as_text(values: pa.Array) -> pa.Array:
     """Return byte strings that are known to be UTF-8 as text, without another look at their bytes."""
     return pa.Array.from_buffers(pa.string(), len(values), values.buffers(), values.null_count, values.offset)
+
+
+def is_ascii(values: pa.Array) -> bool:
+    """Return whether all bytes of the byte strings are below 128; then the byte strings are text in UTF-8."""
+    _, offsets, content = values.buffers()
+    if len(values) == values.null_count or content is None:
+        return True
+    bounds = np.frombuffer(offsets, np.int32)
+    signed = np.frombuffer(content, np.int8)[bounds[values.offset] : bounds[values.offset + len(values)]]
+    return bool(signed.min(initial=0) >= 0)
 
 
 def binary_parts(column: pa.Array | pa.ChunkedArray) -> tuple[Array, Array, Array]:

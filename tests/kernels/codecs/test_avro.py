@@ -227,6 +227,16 @@ def test_a_field_of_a_record_that_nobody_wants_is_neither_decoded_nor_resolved()
     assert refused == "value: schema 17 has what the reader's schema lacks"
 
 
+def test_a_branch_that_lacks_a_field_has_its_default_and_not_the_bytes_of_another_branch() -> None:
+    tags = {"type": "array", "items": "long"}
+    full, empty = {**record(tags=tags), "name": "I"}, {**record(), "name": "Former"}
+    writer = record(inside=["null", full, empty])
+    inner = {**record(tags=(tags, [7])), "name": "I", "aliases": ["Former"]}
+    bodies = [b"\2\2\4\0", b"\4", b"\0"]  # [2], the branch without the field, null
+    found = decoded(reading(record(inside=["null", inner]), {17: writer}), [b"\0\0\0\0\x11" + body for body in bodies])
+    assert found == [{"inside": {"tags": "[2]"}}, {"inside": {"tags": "[7]"}}, {"inside": None}]
+
+
 def test_a_type_that_contains_itself_is_a_problem_of_the_reader_and_a_refusal_of_the_writer() -> None:
     tree = record(n="long", next=["null", "R"])
     with pytest.raises(InvalidValue, match="contains itself"):

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from tidegate.contracts.operator import Array
 from tidegate.contracts.values import PRIMITIVES, Primitive
 from tidegate.kernels.codecs.port import CODE, Decoded, Encoded
-from tidegate.kernels.columns import binary_column, in_one
+from tidegate.kernels.columns import as_text, binary_column, in_one, is_ascii
 
 _UUID = "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$"
 _NO_BYTES = np.zeros(0, np.uint8)
@@ -48,6 +48,8 @@ def _bytes(values: pa.Array) -> tuple[pa.Array, Array]:
 
 def text_of(values: pa.Array) -> tuple[pa.Array, Array]:
     """Return byte strings as text, and which of them are not UTF-8."""
+    if is_ascii(values):
+        return as_text(values), np.zeros(len(values), np.bool_)
     try:
         return values.cast(pa.string()), np.zeros(len(values), np.bool_)
     except pa.ArrowInvalid:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels.compiled import compiled_in_place, wide
+from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 
 PREFIX = 5
 """The bytes before a value."""
 
+UNREAD = -1
+"""The code of a value until it is read, or refused."""
 NULL, NO_PREFIX = 1, 2
 REASONS = ("value: null", "value: names no schema")
 """The codes of values without a prefix, and their reasons."""
@@ -32,26 +34,29 @@ class FileSource(SchemaSource, Protocol):
         ...
 
 
+@inlined
+def schema_number(data: Array, start: int, length: int) -> Any:
+    """Return the number of the schema that a value names, the negative of its code if it names none."""
+    if length < 0:
+        return wide(-NULL)
+    if length < PREFIX or data[start] != 0:
+        return wide(-NO_PREFIX)
+    number = wide(0)
+    for each in range(1, PREFIX):
+        number = (number << 8) | wide(data[start + each])
+    return number
+
+
 @compiled_in_place
-def read_prefixes(data: Array, start: Array, length: Array, numbers: Array, code: Array) -> None:
-    """Fill `numbers` with the number of each value's schema, or `code` with why it has none."""
-    for row in range(len(start)):
-        at = wide(start[row])
-        if length[row] < 0:
-            code[row] = NULL
-        elif length[row] < PREFIX or data[at] != 0:
-            code[row] = NO_PREFIX
-        else:
-            number = wide(0)
-            for each in range(1, PREFIX):
-                number = (number << 8) | wide(data[at + each])
-            numbers[row] = number
+def next_schema(data: Array, start: Array, length: Array, code: Array) -> Any:
+    """Return the number of the schema that the first UNREAD value names, -1 if there is none.
 
-
-def grouped(numbers: Array, rows: Array) -> Iterator[tuple[int, Array]]:
-    """Yield each number that one of the rows has, and the rows that have it."""
-    while len(rows):
-        number = int(numbers[rows[0]])
-        same = numbers[rows] == number
-        yield number, rows[same]
-        rows = rows[~same]
+    Values before it that name no schema get their codes.
+    """
+    for row in range(len(code)):
+        if code[row] == UNREAD:
+            number = schema_number(data, wide(start[row]), wide(length[row]))
+            if number >= 0:
+                return number
+            code[row] = -number
+    return wide(-1)

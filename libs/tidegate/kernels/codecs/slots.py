@@ -19,8 +19,19 @@ class Slots(NamedTuple):
     floats: Array
     length: Array
 
+    def clear(self, rows: Array) -> None:
+        """Make every slot of these rows null. `rows`: whether it is one of them, per row."""
+        self.number[:, rows] = 0
+        self.length[:, rows] = -1
+
 
 def slots(count: int, rows: int) -> Slots:
     """Return room for so many slots of so many rows."""
     number = np.zeros((count, rows), np.int64)
     return Slots(number, number.view(np.float64), np.full((count, rows), -1, np.int64))
+
+
+def unfilled_slots(count: int, rows: int) -> Slots:
+    """Return room whose content is arbitrary, for a kernel that fills every slot of a row which it reads."""
+    number = np.empty((count, rows), np.int64)
+    return Slots(number, number.view(np.float64), np.empty((count, rows), np.int64))

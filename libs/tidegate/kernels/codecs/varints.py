@@ -14,6 +14,8 @@ FAILED = -1
 @inlined
 def read_varint(data: Array, at: int, end: int) -> Any:
     """Return the 64 bits of the number at that position, and the position behind it, FAILED if there is none."""
+    if at < end and data[at] < 128:  # most numbers are lengths and counts: one byte
+        return wide(data[at]), at + 1
     value, shift = wide(0), wide(0)
     while at < end:
         byte = wide(data[at])

@@ -69,6 +69,12 @@ def compile_reader(writer: Schema, layout: Sequence[Column], name: str, constant
     return compiler.compiled()
 
 
+def refusing() -> Compiled:
+    """Return the program for which every value is UNREADABLE."""
+    nothing = np.zeros(1, np.int64)
+    return Compiled(Program(nothing + instructions.FAIL, nothing, nothing, nothing, nothing), {})
+
+
 class _Compiler:
     def __init__(self, writer: Schema, constants: Constants) -> None:
         self._writer, self._constants = writer, constants
@@ -123,18 +129,23 @@ class _Compiler:
         self._depth -= 1
 
     def _branches(self, union: Sequence[Type]) -> Iterator[Type]:
-        """Yield the types of a union; what is emitted for each is what its branch does."""
+        """Yield the types of a union; what is emitted for each is what its branch does.
+
+        Null comes first, because the branch that comes last needs no jump.
+        """
         first = len(self._table)
         self._table += [0] * len(union)
         self._emit(instructions.UNION, argument=len(union), target=first)
-        ends = []
-        for at, each in enumerate(union):
+        order = sorted(range(len(union)), key=lambda at: name_of(self._writer.resolved(union[at])) != "null")
+        jumps = []
+        for at in order:
+            if at != order[0]:
+                jumps.append(len(self._program))
+                self._emit(instructions.JUMP)
             self._table[first + at] = len(self._program)
-            yield each
-            ends.append(len(self._program))
-            self._emit(instructions.JUMP)
-        for end in ends:
-            self._program[end][3] = len(self._program)
+            yield union[at]
+        for jump in jumps:
+            self._program[jump][3] = len(self._program)
 
     def _read(self, type: Type, column: Column) -> None:
         if column.is_text:

@@ -11,29 +11,29 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.operator import Array
-from tidegate.kernels.codecs.avro.compiling import Compiled, Constants, compile_reader
+from tidegate.kernels.codecs.avro.compiling import Compiled, Constants, compile_reader, refusing
 from tidegate.kernels.codecs.avro.layout import Column, every, layout_of
-from tidegate.kernels.codecs.avro.program import MALFORMED, READ, run
+from tidegate.kernels.codecs.avro.program import MALFORMED, run
 from tidegate.kernels.codecs.avro.reading import Reading
 from tidegate.kernels.codecs.avro.schemas import Schema, read_schema
 from tidegate.kernels.codecs.avro.texts import json_text, self_contained
 from tidegate.kernels.codecs.port import CODE, Decoded
-from tidegate.kernels.codecs.registry_format import PREFIX, REASONS, SchemaSource, grouped, read_prefixes
-from tidegate.kernels.codecs.slots import Slots, slots
+from tidegate.kernels.codecs.registry_format import REASONS, UNREAD, SchemaSource, next_schema
+from tidegate.kernels.codecs.slots import Slots, unfilled_slots
 
 
 class _Writer(NamedTuple):
-    """How values of one writer's schema are read; None if they cannot be: `fault` says why."""
+    """How values of one writer's schema are read. `fault`: why none can be."""
 
     schema: Schema | None
-    compiled: Compiled | None
+    compiled: Compiled
     fault: str = ""
 
     def reasons(self, number: int) -> list[str]:
         """Return why a value may be refused, in the order of the codes."""
         if self.fault:
             return [f"value: schema {number} {self.fault}"]
-        return [f"value: not Avro of schema {number}", f"value: schema {number} has what the reader's schema lacks"]
+        return [f"value: schema {number} has what the reader's schema lacks", f"value: not Avro of schema {number}"]
 
 
 class AvroDecoder:
@@ -53,24 +53,14 @@ class AvroDecoder:
     def columns(self, data: Array, start: Array, length: Array) -> Decoded:
         """Read the values `data[start : start + length]` (length -1: null)."""
         rows = len(start)
-        found, code = slots(self._count, rows), np.zeros(rows, CODE)
-        numbers = np.empty(rows, np.int64)
-        read_prefixes(data, start, length, numbers, code)
-        reasons = [*REASONS]
+        found, code, reasons = unfilled_slots(self._count, rows), np.full(rows, UNREAD, CODE), [*REASONS]
         texts = {column.slot: np.full(rows, None) for column in self._texts()}
-        for number, chosen in grouped(numbers, np.flatnonzero(code == 0)):
-            writer = self._writer(number)
-            first = len(reasons)
+        while (number := next_schema(data, start, length, code)) >= 0:
+            writer, unread, first = self._writer(number), code == UNREAD, len(reasons)
             reasons += writer.reasons(number)
-            if writer.compiled is None:
-                code[chosen] = first + 1
-                continue
-            outcome = np.zeros(rows, CODE)
-            run(data, start + PREFIX, start + length, chosen, writer.compiled.program, found, outcome)
-            _write_texts(data, found, writer, chosen, outcome, texts)
-            failed = outcome != READ
-            code[failed] = first + outcome[failed]
-        found.length[:, code != 0] = -1
+            run(data, start, length, number, writer.compiled.program, found, code, first)
+            _write_texts(data, found, writer, unread & (code == 0), code, first, texts)
+        found.clear(code != 0)
         reading = Reading(data, self._constants.data, found, texts, code, reasons)
         columns = [reading.column(column) for column in self._columns]
         if code.any():
@@ -85,7 +75,7 @@ class AvroDecoder:
             return self._writers[number]
         text = self._source.schema(number)
         if text is None:
-            return _Writer(None, None, "is unknown")  # until somebody adds it
+            return _Writer(None, refusing(), "is unknown")  # until somebody adds it
         self._writers[number] = self._read(text)
         return self._writers[number]
 
@@ -95,19 +85,20 @@ class AvroDecoder:
             name = self._reader.record["name"]
             return _Writer(schema, compile_reader(schema, self._columns, name, self._constants))
         except InvalidValue as problem:
-            return _Writer(None, None, f"cannot be read: {problem.cause}")
+            return _Writer(None, refusing(), f"cannot be read: {problem.cause}")
 
 
 def _write_texts(
-    data: Array, found: Slots, writer: _Writer, rows: Array, outcome: Array, texts: Mapping[int, Array]
+    data: Array, found: Slots, writer: _Writer, read: Array, code: Array, first: int, texts: Mapping[int, Array]
 ) -> None:
-    """Write the JSON texts of values that have no columns of their own, one by one."""
-    assert writer.compiled is not None and writer.schema is not None
+    """Write the JSON texts of values that have no columns of their own, one by one. `read`: the rows of the writer."""
     for slot, type in writer.compiled.texts.items():
+        assert writer.schema is not None, "a program that refuses all values has no texts"
         schema = self_contained(type, writer.schema)
-        for row in rows[(found.length[slot, rows] >= 0) & (outcome[rows] == READ)].tolist():
+        written = (found.length[slot] >= 0) & (found.number[slot] >= 0)  # others are null, or the reader's default
+        for row in np.flatnonzero(read & written).tolist():
             start = found.number[slot, row]
             try:
                 texts[slot][row] = json_text(data[start : start + found.length[slot, row]].tobytes(), schema)
             except ValueError:
-                outcome[row] = MALFORMED
+                code[row] = first + MALFORMED

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidegate.contracts.operator import Array
+from tidegate.kernels.codecs.registry_format import PREFIX, UNREAD, schema_number
 from tidegate.kernels.codecs.slots import Slots
 from tidegate.kernels.codecs.varints import FAILED, four_bytes, read_varint, zigzag
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
@@ -31,8 +32,8 @@ DEPTH = 64
 MANY = 65_536
 """Maximum number of items that take no bytes, such as nulls, in one block."""
 
-READ, MALFORMED, UNREADABLE = range(3)
-"""What became of a value: it was read, its bytes are not of the schema, or the reader's schema has no such value."""
+UNREADABLE, MALFORMED = 1, 2
+"""Why a value was not read: the reader's schema has no such value, or its bytes are not of the writer's schema."""
 
 _NOT_READABLE = -2
 
@@ -62,30 +63,34 @@ class Scratch(NamedTuple):
         return cls(np.zeros(DEPTH, np.int64), np.zeros(DEPTH, np.int64), bits, bits.view(np.float32))
 
 
-def run(data: Array, start: Array, end: Array, rows: Array, program: Program, found: Slots, outcome: Array) -> None:
-    """Read the values `data[start[row] : end[row]]` of these rows into the slots.
+def run(
+    data: Array, start: Array, length: Array, number: int, program: Program, found: Slots, code: Array, first: int
+) -> None:
+    """Read into the slots those UNREAD values `data[start : start + length]` which name the schema of that number.
 
-    `outcome` gets per row what became of it.
+    Their code becomes 0, or `first + UNREADABLE` or `first + MALFORMED`. A value with code 0 has filled every slot.
     """
-    _run(data, start, end, rows, program, found, outcome, Scratch.new())
+    _run(data, start, length, number, program, found, code, first, Scratch.new())
 
 
 @compiled_in_place
 def _run(
     data: Array,
     starts: Array,
-    ends: Array,
-    rows: Array,
+    lengths: Array,
+    number: int,
     program: Program,
     found: Slots,
-    outcome: Array,
+    code: Array,
+    first: int,
     scratch: Scratch,
 ) -> None:
-    for each in range(len(rows)):
-        row = wide(rows[each])
-        end = wide(ends[row])
-        at = _read(data, wide(starts[row]), end, row, program, found, scratch)
-        outcome[row] = READ if at == end else UNREADABLE if at == _NOT_READABLE else MALFORMED
+    for row in range(len(code)):
+        start, length = wide(starts[row]), wide(lengths[row])
+        if code[row] == UNREAD and schema_number(data, start, length) == number:
+            end = start + length
+            at = _read(data, start + PREFIX, end, row, program, found, scratch)
+            code[row] = 0 if at == end else first + (UNREADABLE if at == _NOT_READABLE else MALFORMED)
 
 
 @inlined
@@ -131,9 +136,9 @@ def _read(data: Array, at: int, end: int, row: int, program: Program, found: Slo
             place = target
         elif code == NULL:
             for each in range(slot, argument):
-                found.length[each, row] = -1
+                found.number[each, row], found.length[each, row] = 0, -1
         elif code == PRESENT:
-            found.length[slot, row] = 0
+            found.number[slot, row], found.length[slot, row] = 0, 0
         elif code == BOOL:
             if at >= end or data[at] > 1:
                 at = wide(FAILED)

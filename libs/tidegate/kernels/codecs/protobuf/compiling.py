@@ -14,7 +14,7 @@ import numpy as np
 
 from tidegate.kernels.codecs.protobuf import program as kernel
 from tidegate.kernels.codecs.protobuf import schemas
-from tidegate.kernels.codecs.protobuf.layout import Column
+from tidegate.kernels.codecs.protobuf.layout import Column, every
 from tidegate.kernels.codecs.protobuf.program import NO_SLOT, Program
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ _PACKED = {kernel.VARINT: kernel.PACKED, kernel.FOUR: kernel.PACKED_4, kernel.EI
 
 
 class _Entry(NamedTuple):
-    number: int
-    wire: int
+    tag: int
     kind: int
     slot: int
     after: int
@@ -53,7 +52,7 @@ def compile_reader(message: Descriptor, layout: Sequence[Column]) -> Program:
     """Return the program that reads values of the message type into the columns."""
     compiler = _Compiler()
     compiler.type_of(message, layout)
-    return compiler.compiled()
+    return compiler.compiled([-1 if each.may_be_null else 0 for each in every(layout)])
 
 
 class _Compiler:
@@ -62,14 +61,15 @@ class _Compiler:
         self._checked: dict[str, int] = {}
         self._table: list[int] = []
 
-    def compiled(self) -> Program:
+    def compiled(self, absent: Sequence[int]) -> Program:
         """Return what has been compiled; the last type has no fields: it is that of unknown groups."""
         types = [*self._types, []]
         first = np.cumsum([0, *map(len, types)])
         entries = [entry for type in types for entry in type]
         parts = np.array(entries, np.int64).reshape(-1, len(_Entry._fields)).T.copy()
         columns = dict(zip(_Entry._fields, parts, strict=True))
-        return Program(first=first, table=np.array([*self._table, 0], np.int64), **columns)
+        table = np.array([*self._table, 0], np.int64)
+        return Program(first=first, absent=np.array(absent, np.int64), table=table, **columns)
 
     def type_of(self, message: Descriptor, columns: Sequence[Column]) -> int:
         """Return the number of the message type whose fields become these columns."""
@@ -95,7 +95,7 @@ class _Compiler:
         elif kind == kernel.MESSAGE:
             target = self._inside(field.message_type, () if column is None else column.inside)
         slot, after = (NO_SLOT, NO_SLOT) if column is None or column.is_text else (column.slot, column.after)
-        return _Entry(field.number, wire, kind, slot, after, *_choice(field, columns), target)
+        return _Entry(field.number << 3 | wire, kind, slot, after, *_choice(field, columns), target)
 
     def _inside(self, message: Descriptor, columns: Sequence[Column]) -> int:
         if not columns and message.full_name in self._checked:

@@ -30,6 +30,11 @@ class Column(NamedTuple):
         """Return whether the column is the JSON text of the value."""
         return bool(pa.types.is_large_string(self.field.type))
 
+    @property
+    def may_be_null(self) -> bool:
+        """Return whether the column is null where the field is absent. If not, it has the field's default."""
+        return bool(self.described.has_presence)
+
 
 def layout_of(message: Descriptor, wanted: pa.Schema) -> tuple[Column, ...]:
     """Return the wanted fields of the message. `wanted`: columns of the message type, or parts of them."""

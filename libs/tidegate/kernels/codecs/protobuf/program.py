@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tidegate.contracts.operator import Array
+from tidegate.kernels.codecs.protobuf.message_paths import read_path
+from tidegate.kernels.codecs.registry_format import UNREAD, schema_number
 from tidegate.kernels.codecs.slots import Slots
 from tidegate.kernels.codecs.utf8 import is_utf8
 from tidegate.kernels.codecs.varints import FAILED, four_bytes, read_varint, zigzag
@@ -30,18 +32,20 @@ NO_SLOT = -1
 DEPTH = 100
 """Maximum nesting of messages and groups, which is that of Google's library."""
 
-_LARGEST_TAG = 2**32 - 1
+_SMALLEST_TAG, _LARGEST_TAG = 1 << 3, 2**32 - 1
 
 
 class Program(NamedTuple):
     """The fields of each message type: those of type M are `first[M] : first[M + 1]`, by number.
 
-    `choice`, `choice_end`: the slots of the fields of which only one is set; equal if there are none.
+    `absent`: the length of each slot whose field is absent: -1 for a null, 0 for the field's default. `tag`: the number
+    and the wire type of a field. `choice`, `choice_end`: the slots of the fields of which only one is set; equal if
+    there are none.
     """
 
     first: Array
-    number: Array
-    wire: Array
+    absent: Array
+    tag: Array
     kind: Array
     slot: Array
     after: Array
@@ -49,6 +53,18 @@ class Program(NamedTuple):
     choice_end: Array
     target: Array
     table: Array
+
+
+class Named(NamedTuple):
+    """The values to read: those that name this schema, and the message type at this path.
+
+    `readable`: whether its values can be read. `refused`: the code of values that cannot.
+    """
+
+    number: int
+    path: int
+    readable: bool
+    refused: int
 
 
 class Scratch(NamedTuple):
@@ -59,30 +75,46 @@ class Scratch(NamedTuple):
     group: Array
 
 
-def run(data: Array, start: Array, end: Array, rows: Array, program: Program, found: Slots, wrong: Array) -> None:
-    """Read the values `data[start[row] : end[row]]` of these rows into the slots.
+def run(
+    data: Array, start: Array, length: Array, named: Named, program: Program, found: Slots, begin: Array, code: Array
+) -> None:
+    """Read into the slots those UNREAD values `data[start : start + length]` which name that message type.
 
-    `wrong` becomes true for rows that are no value of that type.
+    Their code becomes 0, or `named.refused`. `begin` gets where the message of each one begins. A value with code 0 has
+    filled every slot.
     """
     scratch = Scratch(*(np.zeros(DEPTH + 1, np.int64) for _ in Scratch._fields))
-    _run(data, start, end, rows, program, found, wrong, scratch)
+    _run(data, start, length, named, program, found, begin, code, scratch)
 
 
 @compiled_in_place
 def _run(
     data: Array,
     starts: Array,
-    ends: Array,
-    rows: Array,
+    lengths: Array,
+    named: Named,
     program: Program,
     found: Slots,
-    wrong: Array,
+    begin: Array,
+    code: Array,
     scratch: Scratch,
 ) -> None:
-    for each in range(len(rows)):
-        row = wide(rows[each])
-        scratch.end[0] = ends[row]
-        wrong[row] = _read(data, wide(starts[row]), row, program, found, scratch) < 0
+    for row in range(len(code)):
+        start, length = wide(starts[row]), wide(lengths[row])
+        if code[row] == UNREAD and schema_number(data, start, length) == named.number:
+            path, at = read_path(data, start, length)
+            if at >= 0 and path == named.path:
+                begin[row], scratch.end[0] = at, start + length
+                _fill(row, program, found)
+                is_read = named.readable and _read(data, at, row, program, found, scratch) >= 0
+                code[row] = 0 if is_read else named.refused
+
+
+@inlined
+def _fill(row: int, program: Program, found: Slots) -> None:
+    """Fill the slots of a row with what they have where their fields are absent."""
+    for slot in range(len(program.absent)):
+        found.number[slot, row], found.length[slot, row] = 0, program.absent[slot]
 
 
 @inlined
@@ -98,7 +130,7 @@ def _read(data: Array, at: int, row: int, program: Program, found: Slots, scratc
             continue
         tag, at = read_varint(data, at, end)
         wire, number, bits, size = tag & 7, tag >> 3, wide(0), wide(0)
-        if at < 0 or number == 0 or not 0 <= tag <= _LARGEST_TAG:
+        if at < 0 or not _SMALLEST_TAG <= tag <= _LARGEST_TAG:
             return wide(FAILED)
         if wire == VARINT:
             bits, at = read_varint(data, at, end)
@@ -120,9 +152,7 @@ def _read(data: Array, at: int, row: int, program: Program, found: Slots, scratc
             return wide(FAILED)
         if at < 0:
             return wide(FAILED)
-        place = _place(program, wide(scratch.type[depth]), number, last)
-        if place >= 0 and program.wire[place] != wire:
-            place = wide(NO_SLOT)
+        place = _place(program, wide(scratch.type[depth]), tag, last)
         inner = wide(NO_SLOT)
         if place >= 0:
             last = place + 1
@@ -139,13 +169,13 @@ def _read(data: Array, at: int, row: int, program: Program, found: Slots, scratc
 
 
 @inlined
-def _place(program: Program, type: int, number: int, likely: int) -> Any:
+def _place(program: Program, type: int, tag: int, likely: int) -> Any:
     """Return the entry of the field, NO_SLOT if there is none. `likely`: where it is if fields come in order."""
     first, after = wide(program.first[type]), wide(program.first[type + 1])
-    if first <= likely < after and program.number[likely] == number:
+    if first <= likely < after and program.tag[likely] == tag:
         return likely
     for place in range(first, after):
-        if program.number[place] == number:
+        if program.tag[place] == tag:
             return wide(place)
     return wide(NO_SLOT)
 
@@ -164,7 +194,7 @@ def _store(data: Array, at: int, bits: int, size: int, row: int, place: int, pro
         return wide(NO_SLOT), wide(FAILED)
     for each in range(program.choice[place], program.choice_end[place]):
         if not slot <= each < after:
-            found.length[each, row] = -1
+            found.number[each, row], found.length[each, row] = 0, program.absent[each]
     if kind >= PACKED:
         return wide(NO_SLOT), at if _is_packed(data, bits, size, kind) else wide(FAILED)
     if slot >= 0:

@@ -33,24 +33,24 @@ class Reading:
 
     def column(self, column: Column) -> pa.Array:
         """Return the column. A field without presence has its default where it is absent."""
-        null = self._found.length[column.slot] < 0
+        length = self._found.length[column.slot]
         if column.is_text:
             return pa.array(self._texts[column.slot], pa.large_string())
         if column.inside:
             arrays = {each.field.name: self.column(each) for each in column.inside}
             fields = list(column.field.type)
-            return pa.StructArray.from_arrays([arrays[f.name] for f in fields], fields=fields, mask=pa.array(null))
-        presence = column.described.has_presence
+            mask = pa.array(length < 0)
+            return pa.StructArray.from_arrays([arrays[f.name] for f in fields], fields=fields, mask=mask)
         if column.described.type in (schemas.STRING, schemas.BYTES):
-            return self._spans(column, presence)
-        numbers = np.where(null, 0, self._found.number[column.slot])
+            return self._spans(column)
+        null = length < 0
         return _READERS.get(column.described.type, _integers)(
-            numbers, column, null if presence and null.any() else None
+            self._found.number[column.slot], column, null if column.may_be_null and null.any() else None
         )
 
-    def _spans(self, column: Column, presence: bool) -> pa.Array:
+    def _spans(self, column: Column) -> pa.Array:
         start, length = self._found.number[column.slot], self._found.length[column.slot]
-        spans = in_one(binary_column(self._data, _NO_BYTES, start, length if presence else np.maximum(length, 0)))
+        spans = in_one(binary_column(self._data, _NO_BYTES, start, length))
         if column.described.type == schemas.BYTES:
             return spans
         if schemas.is_checked_text(column.described):
@@ -63,7 +63,7 @@ class Reading:
 
 
 def _integers(numbers: Array, column: Column, null: Array | None) -> pa.Array:
-    return pa.array(numbers.astype(column.field.type.to_pandas_dtype()), mask=null)
+    return pa.array(numbers.astype(column.field.type.to_pandas_dtype(), copy=False), mask=null)
 
 
 def _bools(numbers: Array, column: Column, null: Array | None) -> pa.Array:
