@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,8 +64,3 @@ def test_a_value_that_is_none_of_its_type_is_refused_and_no_other_one_with_it(ty
         *[nothing] * (len(wrong) + 1),
         nothing | {"before": 3},
     ]
-
-
-def test_decimals_of_more_digits_than_arrow_s_are_no_type_of_json():
-    with pytest.raises(TypeError, match="decimal256"):
-        JsonDecoder(pa.schema([("x", pa.decimal256(40, 2))]))

@@ -122,17 +122,18 @@ def _begun(
 
 def _formats(key: DataType | None, value: DataType | None) -> tuple[dict[str, str], dict[str, Any]]:
     """Return in which formats views show keys and values of these types, and the types by which steps read them."""
-    from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StringType, StructType
+    from pyspark.sql.types import StringType, StructType
 
-    numbers = {ByteType: "int16", ShortType: "int16", IntegerType: "int32", LongType: "int64"}
+    from tidegate.runtime.stream.columns import NUMBERS
+
     formats: dict[str, str] = {}
     types: dict[str, Any] = {}
     if isinstance(key, StringType):
         formats["key_format"] = types["key"] = "string"
     if isinstance(key, StructType):
         formats["key_format"], types["key"] = "json", "string"
-    if type(key) in numbers:
-        formats["key_format"] = types["key"] = numbers[type(key)]
+    if type(key) in NUMBERS:
+        formats["key_format"] = types["key"] = NUMBERS[type(key)]
     if isinstance(value, StringType):
         formats["value_format"] = types["value"] = "string"
     if isinstance(value, StructType):

@@ -79,7 +79,7 @@ class Query:
         return self._following("late")
 
     def rejected(self) -> DataFrame:
-        """Return the rejected records as a streaming DataFrame, like `late`: some could not be read as their types."""
+        """Return the rejected records as a streaming DataFrame, like `late`; some are not of their types."""
         return self._following("rejected")
 
     def _following(self, view: str) -> DataFrame:

@@ -32,6 +32,7 @@ from pyspark.sql.types import (
 
 from tidegate.contracts.errors import ConfigurationError, Problem
 from tidegate.contracts.records import STREAM_PORT, TABLE_PORT
+from tidegate.contracts.values import PRIMITIVES, Primitive
 from tidegate.runtime.spark.queries import unlogged
 from tidegate.runtime.stream.merging import STREAM
 
@@ -161,14 +162,19 @@ def _orders(records: DataFrame) -> list[str]:
 
 
 _TEXTS = (StringType, BinaryType)
-_NUMBERS: dict[type[DataType], int] = {ByteType: 2, ShortType: 2, IntegerType: 4, LongType: 8}
-"""Types of whole numbers, and how many bytes keys of them have."""
-_IN_KEYS = (*_TEXTS, *_NUMBERS, BooleanType, DateType, DecimalType, TimestampType, TimestampNTZType)
+NUMBERS: dict[type[DataType], Primitive] = {
+    ByteType: "int16",
+    ShortType: "int16",
+    IntegerType: "int32",
+    LongType: "int64",
+}
+"""Types of whole numbers, and the formats of Kafka in which keys of them are written."""
+_IN_KEYS = (*_TEXTS, *NUMBERS, BooleanType, DateType, DecimalType, TimestampType, TimestampNTZType)
 _TIMES = (TimestampType, LongType, IntegerType)
 
 
 def _is_key(kind: DataType) -> bool:
-    return isinstance(kind, (*_TEXTS, *_NUMBERS)) or _is_key_of_fields(kind)
+    return isinstance(kind, (*_TEXTS, *NUMBERS)) or _is_key_of_fields(kind)
 
 
 def _is_key_of_fields(kind: DataType) -> bool:
@@ -219,10 +225,10 @@ def _bytes(part: str, kind: DataType) -> Column:
     column = F.col(part)
     if isinstance(kind, StructType):
         return F.to_json(column, _EXACT_TIMES).cast("binary")
-    if (size := _NUMBERS.get(type(kind))) is None:
+    if (form := NUMBERS.get(type(kind))) is None:
         return column.cast("binary")
-    digits = F.lpad(F.hex(column), 16, "0")
-    return F.unhex(F.substring(digits, 17 - 2 * size, 2 * size))
+    digits = PRIMITIVES[form].bit_width // 4
+    return F.unhex(F.right(F.lpad(F.hex(column), 16, "0"), F.lit(digits)))
 
 
 def _milliseconds(kind: DataType) -> Column:
