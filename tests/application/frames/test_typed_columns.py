@@ -11,9 +11,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StructType
 
-from tests.kernels.codecs.exact_strategies import FIELDS, SCHEMA, TYPES, objects
+from tests.kernels.codecs.exact_strategies import FIELDS, SCHEMA, objects
 from tests.kernels.codecs.test_exact_texts import DECODER
 from tests.kernels.codecs.test_json_columns import decoded
 from tidegate.application.frames.beginning import fields_of
@@ -25,8 +26,7 @@ from tidegate.runtime.stream.columns import StreamColumns
 
 pytestmark = pytest.mark.spark
 
-COLUMNS = ", ".join(f"{name} {type}" for name, type in TYPES.items())
-TYPE = StructType.fromDDL(f"{COLUMNS}, inside STRUCT<{COLUMNS.replace(' ', ': ').replace(',:', ',')}>")
+TYPE = from_arrow_schema(SCHEMA, prefer_timestamp_ntz=True)
 few = settings(max_examples=3, phases=[Phase.generate])
 """Each example is a job of Spark, so it has many rows."""
 many_rows = st.lists(objects, min_size=20, max_size=60)
@@ -35,7 +35,7 @@ many_rows = st.lists(objects, min_size=20, max_size=60)
 def frame(spark: Any, rows: Sequence[dict[str, Any]]) -> Any:
     """A DataFrame with the rows in its column `row`, and their places as `place`."""
     numbered = [(place, row) for place, row in enumerate(rows)]
-    return spark.createDataFrame(numbered, StructType.fromDDL("place LONG").add("row", TYPE)).coalesce(1)
+    return spark.createDataFrame(numbered, StructType().add("place", LongType()).add("row", TYPE)).coalesce(1)
 
 
 def texts_of(rows: Any) -> Any:
@@ -76,7 +76,10 @@ def test_results_have_the_types_and_the_values_of_the_data_frame(
 
 def computed() -> TypedValues | None:
     """What is known of the results of a chain that selects each field."""
-    steps = [{"select": {name: name for name in FIELDS}}, {"name": "once", "kind": "deduplicate", "within": "forever"}]
+    steps = [
+        {"select": {name: f'"{name}"' for name in FIELDS}},
+        {"name": "once", "kind": "deduplicate", "within": "forever"},
+    ]
     rules = PipelineRules.model_validate({"value": {"json": FIELDS}, "steps": steps})
     return values_of(rules, {"steps": steps}, Values.of_fields(SCHEMA), TYPE, None)
 

@@ -152,8 +152,8 @@ def test_fields_have_the_types_of_the_columns(spark: Any, tmp_path: Any, folders
     names = ("at", "b", "i8", "i16", "i32", "i64", "f32", "f64", "s", "many", "exact", "raw", "day", "local", "missing")
     chain = (
         tidegate.spark.stream(rows, key="k", timestamp="at", order_by="at")
-        .filter("day = at::date + 1 and exact < 1.26 and local < at and key < 0")
-        .select(**{name: name for name in names}, inside=tg.col("inner.n") + 1, more="exact * 2")
+        .filter('day = "at"::date + 1 and exact < 1.26 and local < "at" and key < 0')
+        .select(**{name: f'"{name}"' for name in names}, inside=tg.col("inner.n") + 1, more="exact * 2")
         .deduplicate(within="forever")
     )
     with chain.start("typed", trigger={"availableNow": True}, **folders) as query:
