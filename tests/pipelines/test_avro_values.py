@@ -164,7 +164,7 @@ def test_steps_that_would_read_avro_as_json_are_refused_with_the_remedy(tmp_path
     last = {**COUNTS, "aggregate": {"last": True}}
     clock = {"name": "clock", "type": {"type": "int", "logicalType": "time-millis"}}
     [cause] = problems(last, value=avro(tmp_path, FLIGHT | {"fields": [*FLIGHT["fields"], clock]})).values()
-    assert cause.startswith("field clock would have the type time32[ms]")
+    assert cause.startswith("field clock would have the type time64[us]")
     assert pipeline(last, value=value)
     [cause] = problems(
         {**COUNTS, "aggregate": {"last": {"field": "delay"}}}, value=value, timestamp={"field": "scheduled"}

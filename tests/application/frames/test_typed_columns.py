@@ -43,9 +43,9 @@ def texts_of(rows: Any) -> Any:
     return rows.selectExpr("CAST(row AS STRING) AS text").collect()
 
 
-@pytest.fixture(params=["UTC", "Europe/Amsterdam"])
+@pytest.fixture(scope="module", params=["UTC", "Europe/Amsterdam"])
 def in_time_zone(spark: Any, request: pytest.FixtureRequest) -> Any:
-    """Runs the test with a session of that time zone: in Amsterdam it was UTC+00:19:32 once."""
+    """Runs tests in a session of that time zone: in Amsterdam it was UTC+00:19:32 once."""
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", request.param)
     yield
