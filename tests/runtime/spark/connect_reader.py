@@ -20,7 +20,7 @@ def main(folder: str, log: str, view: str) -> None:
 
     The server runs on this machine, behind Connect's protocol.
     """
-    spark = SparkSession.builder.remote("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+    spark = SparkSession.builder.remote("local[1]").getOrCreate()
     assert isinstance(spark, ConnectSession)
     tidegate.spark.register_format(spark)
     rows = spark.read.format("tidegate").option("view", view).load(log).selectExpr("key", "value").sort("key").collect()
