@@ -162,8 +162,14 @@ COUNTS = {"name": "n", "kind": "windowed_aggregation", "window": {"tumbling": "1
 def test_steps_that_would_read_avro_as_json_are_refused_with_the_remedy(tmp_path: Path) -> None:
     value = avro(tmp_path)
     last = {**COUNTS, "aggregate": {"last": True}}
-    [cause] = problems(last, value=value).values()
-    assert cause.startswith("field scheduled would have the type timestamp[ms]")
+    clock = {"name": "clock", "type": {"type": "int", "logicalType": "time-millis"}}
+    [cause] = problems(last, value=avro(tmp_path, FLIGHT | {"fields": [*FLIGHT["fields"], clock]})).values()
+    assert cause.startswith("field clock would have the type time64[us]")
+    assert pipeline(last, value=value)
+    [cause] = problems(
+        {**COUNTS, "aggregate": {"last": {"field": "delay"}}}, value=value, timestamp={"field": "scheduled"}
+    ).values()
+    assert cause == "field scheduled, which has the timestamps, is no number, but timestamp_ntz"
     assert pipeline({"select": {"delay": "delay"}}, last, value=value)
     assert pipeline({**COUNTS, "aggregate": {"count": True}}, value=value)
     timed = problems(SUPPRESSED, value=value, timestamp={"field": "at"})

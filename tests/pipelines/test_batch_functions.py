@@ -18,7 +18,7 @@ from tests.pipelines.test_stateless_steps import place, rows_of, values_of
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.flow import Flow, Sifted
 from tidegate.contracts.records import Records, Row
-from tidegate.contracts.values import schema_of
+from tidegate.contracts.values import Values, schema_of
 from tidegate.operators.options.user_functions import BatchFunction
 from tidegate.operators.pipeline.config import FilterBy, FlatMap, Map, PipelineConfig, Stateful
 from tidegate.operators.pipeline.evaluated.calling import FunctionStep
@@ -83,6 +83,16 @@ def test_a_filter_keeps_the_values_of_the_rows_that_the_function_chooses(module:
 def test_a_map_replaces_each_value_by_an_object_of_the_fields_that_the_function_makes(module: ModuleType) -> None:
     sifted = sift("map", twice, module, *delays(4, None))
     assert (values_of(sifted), sifted.added, sifted.filtered) == ([b'{"n":8}', b'{"n":null}'], 0, 0)
+
+
+def test_a_function_sees_decimals_dates_and_times_in_arrow_s_types(module: ModuleType) -> None:
+    fields = {"price": "decimal(9,2)", "day": "date", "at": "timestamp"}
+    value = b'{"price": 1.25, "day": "2013-01-02", "at": "2013-01-02T05:00:00.000001Z"}'
+    module.__dict__["tested"] = lambda rows: pa.record_batch({name: rows[name] for name in fields}, schema_of(fields))
+    made = Map.model_validate({"map": "legs:tested", "emits": fields})
+    flow = Flow.of_input(Records.from_rows(rows_of(value)))
+    sifted = FunctionStep(made, place(Values.of_fields(schema_of(fields))))(flow)
+    assert values_of(sifted) == [b'{"price":1.25,"day":"2013-01-02","at":"2013-01-02T05:00:00.000001Z"}']
 
 
 def test_a_flat_map_makes_any_number_of_rows_of_each_with_its_key_and_time(module: ModuleType) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 
 from tidegate.contracts.config import Held, holds_nothing, read
 from tidegate.contracts.errors import ConfigurationError
+from tidegate.contracts.values import as_written
 from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.runtime.configuration.changes import changes
 
@@ -115,6 +117,51 @@ def test_expressions_read_the_columns_of_the_step_before_them() -> None:
     assert str(config.places()[-1].values.schema.field("worst").type) == "int64"
 
 
+EXACT = {"price": "decimal(9,2)", "day": "date", "moment": "timestamp", "in": {"tax": "decimal(3,2)"}, "n": "int64"}
+
+
+@pytest.mark.parametrize(
+    ("text", "type"),
+    [
+        ("price", "decimal(9,2)"),
+        ('price * 2 + "in".tax', "decimal(18,2)"),
+        ('"in"', {"tax": "decimal(3,2)"}),
+        ("price / 3", "float64"),
+        ("n * 1.5", "float64"),
+        ("day + 1", "date"),
+        ("date_trunc('hour', moment)", "timestamp"),
+        ("make_timestamp(n)", "timestamp_ntz"),
+        ("CAST(moment AS date)", "date"),
+    ],
+)
+def test_what_is_computed_of_decimals_and_times_is_exact_and_numbers_in_sql_are_doubles(text: str, type: Any) -> None:
+    for step in ("select", "with_columns"):
+        [*_, last] = pipeline({step: {"x": text}}, FIRST, value={"json": EXACT}).places()
+        assert as_written(last.values.schema)["x"] == type
+
+
+def test_a_computed_value_that_json_does_not_have_is_refused_with_the_remedy() -> None:
+    for text in ("moment - moment", "to_seconds(n)", "n::hugeint"):
+        [(where, cause)] = problems({"select": {"x": text}}, FIRST, value={"json": EXACT}).items()
+        assert where == "steps.0" and "which JSON values do not have" in cause
+
+
+def test_other_formats_than_json_have_doubles_in_place_of_decimals() -> None:
+    written = {"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", "double"]}]}
+    for form in ("float64", {"avro": {"schema": written, "number": 1}}):
+        steps = (FIRST, {"select": {"x": "price * 2"}}, {"encode": form})
+        *_, encoded, last = pipeline(*steps, value={"json": EXACT}).places()
+        assert pa.types.is_decimal(encoded.values.schema.field("x").type) and not last.values.has_fields
+
+
+def test_aggregates_read_decimals_as_numbers_and_keep_the_first_one_exact() -> None:
+    aggregate = {"total": {"sum": "price"}, "one": {"last": "price"}, "day": {"last": "day"}}
+    [*_, last] = pipeline(COUNTS | {"aggregate": aggregate}, FINAL, value={"json": EXACT}).places()
+    assert as_written(last.values.schema) == {"total": "float64", "one": "decimal(9,2)", "day": "date"}
+    wrong = problems(COUNTS | {"aggregate": {"day": {"max": "day"}}}, FINAL, value={"json": EXACT})
+    assert wrong == {"steps.0.aggregate": "field day is no number, but date"}
+
+
 def test_all_problems_of_all_steps_are_reported_at_once() -> None:
     found = problems(
         FINAL,
@@ -166,9 +213,9 @@ def test_all_problems_of_all_steps_are_reported_at_once() -> None:
         ),
         ([{"with_columns": {"a": "1"}}, COUNTS], "steps.0", "values have no fields to which others are added"),
         (
-            [COUNTS, {"select": {"at": "make_timestamp(timestamp)"}}],
+            [COUNTS, {"select": {"at": "to_seconds(timestamp)"}}],
             "steps.1",
-            "field at would have the type timestamp[us], which JSON values do not have",
+            "field at would have the type month_day_nano_interval, which JSON values do not have",
         ),
     ],
 )
@@ -254,6 +301,13 @@ def test_a_field_with_the_timestamp_is_not_encoded_before_an_operator_reads_it()
     steps = [{"encode": "int64"}, FIRST]
     found = problems(*steps, value={"json": {"at": "int64"}}, timestamp={"field": "at"})
     assert found == {"steps.0": "field at, which has the timestamps, is lost"}
+
+
+def test_the_field_with_the_event_timestamp_stays_a_number() -> None:
+    options: dict[str, Any] = {"value": {"json": {"at": "int64"}}, "timestamp": {"field": "at"}}
+    found = problems({"with_columns": {"at": 'make_timestamp("at")'}}, FIRST, **options)
+    assert found == {"steps.0": "field at, which has the timestamps, is no number, but timestamp_ntz"}
+    assert pipeline({"with_columns": {"at": '"at" * 1000'}}, FIRST, **options)
 
 
 FIRST = {"name": "first", "kind": "deduplicate", "within": "forever"}

@@ -204,6 +204,26 @@ def test_encode_writes_the_only_field_and_rejects_what_does_not_fit() -> None:
     assert sifted.causes == ("its value is no int16", "value: not a JSON object")
 
 
+def test_encode_writes_a_decimal_as_the_nearest_double() -> None:
+    at = place(Values.of_fields(schema_of({"price": "decimal(38,18)"})))
+    rows = Records.from_rows(rows_of(b'{"price": 0.1}', b'{"price": null}', b'{"price": 12345678901234567890.1}'))
+    sifted = encoding(Encode(encode="float64"), at)(Flow.of_input(rows))
+    assert values_of(sifted) == [struct.pack(">d", 0.1), None, struct.pack(">d", 12345678901234567890.1)]
+
+
+def test_steps_compute_with_every_digit_of_a_decimal() -> None:
+    at = place(Values.of_fields(schema_of({"price": "decimal(20,4)", "day": "date"})))
+    steps = [Filter(filter="day >= '2013-01-02'"), WithColumns(with_columns={"price": "price + 0.0001"})]
+    given_rows = rows_of(
+        b'{"price": 1234567890123456.7890, "day": "2013-01-02"}',
+        b'{"price": 1, "day": "2013-01-01"}',
+        b'{"price": 1, "day": "soon"}',
+    )
+    sifted = sift(steps, given_rows, at)
+    assert values_of(sifted) == [b'{"price":1234567890123456.7891,"day":"2013-01-02"}']
+    assert (sifted.filtered, sifted.causes) == (1, ("value: day is no date32[day]",))
+
+
 def test_a_count_is_written_as_kafka_s_long() -> None:
     sifted = encoding(Encode(encode="int64"), place(COUNTS))(Flow.of_input(Records.from_rows(rows_of(7))))
     assert values_of(sifted) == [struct.pack(">q", 7)]

@@ -64,8 +64,9 @@ def string() -> Format:
 def json(fields: Fields | None = None) -> Format:
     """Return the format of JSON documents. `fields`: those that steps read, with their types.
 
-    Types are bool, int8, int16, int32, int64, float32, float64, string, json (the text of any value), and fields again.
-    In a dataclass they are bool, int, float, str, and dataclasses; a field may be None.
+    Types are bool, int8, int16, int32, int64, float32, float64, decimal(P,S), date, timestamp, timestamp_ntz, string,
+    json (the text of any value), and fields again. Dates and times are text of ISO 8601; a timestamp has an offset. In
+    a dataclass they are bool, int, float, str, and dataclasses; a field may be None.
     """
     return Format("json", None if fields is None else known_fields(fields))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -18,10 +19,20 @@ TYPES: dict[str, pa.DataType] = {
     "int64": pa.int64(),
     "float32": pa.float32(),
     "float64": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
     "string": pa.string(),
     "json": pa.large_string(),
 }
-"""The types of fields, by name. `json` is the JSON text of any value, such as an array."""
+"""The types of fields, by name; `decimal(P,S)` is another one. `json` is the JSON text of any value, such as an array.
+
+In JSON a decimal is a number, of which no digit is lost. Dates and times are text of ISO 8601: a `timestamp` has its
+offset from UTC, and a `timestamp_ntz` has none.
+"""
+_DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
+_MOST_DIGITS = 38
+"""Those that a decimal has in Spark, Arrow and DuckDB; one of them is before the point."""
 _NUMBERS = [type for name, type in TYPES.items() if name.startswith(("int", "float", "json"))]
 _NAMES = {type: name for name, type in TYPES.items()}
 
@@ -154,9 +165,18 @@ class Values(NamedTuple):
             raise InvalidValue(
                 f"values have no field {'.'.join(path)}", f"name one of {names}; or add it to the fields of the values"
             )
-        if is_number and found not in _NUMBERS:
-            shown = "an object" if pa.types.is_struct(found) else _NAMES[found]
-            raise InvalidValue(f"field {'.'.join(path)} is no number, but {shown}", "name a field of numbers")
+        if is_number and not may_be_number(found):
+            raise InvalidValue(f"field {'.'.join(path)} is no number, but {shown(found)}", "name a field of numbers")
+
+
+def may_be_number(type: pa.DataType) -> bool:
+    """Return whether values of a field of that type are numbers, or may be."""
+    return type in _NUMBERS or bool(pa.types.is_decimal(type))
+
+
+def shown(type: pa.DataType) -> str:
+    """Return the type of a field as messages name it."""
+    return "an object" if pa.types.is_struct(type) else _name_of(type)
 
 
 def part_of(schema: pa.Schema, paths: Collection[Path]) -> pa.Schema:
@@ -189,23 +209,44 @@ def _fields(fields: object) -> list[pa.Field]:
 def _type(name: str, type: object) -> pa.DataType:
     if isinstance(type, Mapping):
         return pa.struct(_fields(type))
-    if not isinstance(type, str) or type not in TYPES:
+    found = (TYPES.get(type) or decimal_of(type)) if isinstance(type, str) else None
+    if found is None:
         raise InvalidValue(
             f"field {name} has the type {type!r}, which does not exist",
-            f"write one of {', '.join(TYPES)}, or {{NAME: TYPE}} for an object",
+            f"write one of {', '.join(TYPES)}, decimal(P,S), or {{NAME: TYPE}} for an object",
         )
-    return TYPES[type]
+    return found
+
+
+def decimal_of(name: str) -> pa.DataType | None:
+    """Return the decimal type of that name; None if there is none."""
+    digits = _DECIMAL.fullmatch(name)
+    precision, scale = map(int, digits.groups()) if digits is not None else (0, 0)
+    is_known = 0 < precision <= _MOST_DIGITS and scale <= min(precision, _MOST_DIGITS - 1)
+    return pa.decimal128(precision, scale) if is_known else None
+
+
+def _name_of(type: pa.DataType) -> str:
+    return f"decimal({type.precision},{type.scale})" if pa.types.is_decimal(type) else _NAMES[type]
 
 
 def as_written(schema: pa.Schema | pa.StructType) -> dict[str, Any]:
     """Return the fields of a schema as `schema_of` reads them."""
-    return {f.name: as_written(f.type) if pa.types.is_struct(f.type) else _NAMES[f.type] for f in schema}
+    return {f.name: as_written(f.type) if pa.types.is_struct(f.type) else _name_of(f.type) for f in schema}
 
 
-def kept_as(name: str, type: pa.DataType) -> pa.DataType:
-    """Return the type of a field for values of that type; raise InvalidValue if JSON has none for them."""
+def kept_as(name: str, type: pa.DataType, *, is_exact: bool) -> pa.DataType:
+    """Return the type of a field for values of that type; raise InvalidValue if JSON has none for them.
+
+    `is_exact`: decimals stay decimals. Otherwise they are doubles: `1.5` is a decimal in SQL.
+    """
     if pa.types.is_struct(type):
-        return pa.struct([pa.field(each.name, kept_as(f"{name}.{each.name}", each.type)) for each in type])
+        inside = (pa.field(each.name, kept_as(f"{name}.{each.name}", each.type, is_exact=is_exact)) for each in type)
+        return pa.struct(list(inside))
+    if pa.types.is_decimal(type) and is_exact and type.scale < _MOST_DIGITS:
+        return type
+    if pa.types.is_timestamp(type) and type.unit != "ns":
+        return pa.timestamp("us", type.tz)
     if pa.types.is_decimal(type) and type.scale > 0:
         return pa.float64()
     if pa.types.is_unsigned_integer(type) and type.bit_width < 64:

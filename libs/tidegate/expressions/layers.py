@@ -43,7 +43,8 @@ class Answer(NamedTuple):
 def evaluate_layers(layers: Sequence[Layer], rows: pa.RecordBatch, objects: pa.Schema | None = None) -> Answer:
     """Evaluate the layers for every row, in order. A row that cannot be evaluated does not stop the others.
 
-    `objects`: the fields that are written as a JSON object for each row. A number that is not finite fails.
+    `objects`: the fields that are written as a JSON object for each row. A number that is not finite fails, and so does
+    a date or a time outside of the years 1 to 9999.
     """
     if objects is None and all(map(_compares, layers)):
         return Answer([_compared(layer, rows) for layer in layers], None)
@@ -112,29 +113,49 @@ class _Query:
 
 
 def _object(schema: pa.Schema) -> str:
-    """Return the text of the JSON object of a row; it fails for numbers that JSON does not have."""
+    """Return the text of the JSON object of a row; it fails for values that JSON does not have."""
     fields = ", ".join(f"{_literal(field.name)}: {_json(quoted(field.name), field.type)}" for field in schema)
-    finite = [
-        f"coalesce(isfinite({path}), true)" for field in schema for path in _floats(quoted(field.name), field.type)
-    ]
+    limits = [limit for field in schema for limit in _limits(quoted(field.name), field.type)]
     value = f"TRY({{'value': encode(CAST(to_json({{{fields}}}) AS VARCHAR))}})"
-    return f"CASE WHEN {' AND '.join(finite)} THEN {value} END" if finite else value
+    return f"CASE WHEN {' AND '.join(limits)} THEN {value} END" if limits else value
 
 
 def _json(path: str, type: pa.DataType) -> str:
-    """Return the text of a field's value in an object: raw JSON stays as it is."""
+    """Return the text of a field's value in an object: raw JSON stays as it is, times are text of ISO 8601.
+
+    DuckDB writes no digit before the point of decimals that have none there, which is not JSON.
+    """
+    if pa.types.is_float64(type):
+        return f"CAST({path} AS DOUBLE)"
+    if pa.types.is_decimal(type) and type.precision == type.scale:
+        return f"CAST({path} AS DECIMAL({type.precision + 1},{type.scale}))"
     if pa.types.is_large_string(type):
         return f"CAST({path} AS JSON)"
+    if pa.types.is_timestamp(type):
+        return f"strftime({path}, '{_TIME if type.tz is None else _MOMENT}')"
     if not pa.types.is_struct(type):
         return path
     inside = ", ".join(f"{_literal(each.name)}: {_json(_field(path, each.name), each.type)}" for each in type)
     return f"CASE WHEN {path} IS NOT NULL THEN {{{inside}}} END"
 
 
-def _floats(path: str, type: pa.DataType) -> list[str]:
+_TIME = "%Y-%m-%dT%H:%M:%S.%f"
+_MOMENT = f"{_TIME}Z"
+
+
+def _limits(path: str, type: pa.DataType) -> list[str]:
+    """Return the conditions of which one is false for a value that JSON does not have."""
     if pa.types.is_struct(type):
-        return [each for field in type for each in _floats(_field(path, field.name), field.type)]
-    return [path] if pa.types.is_floating(type) else []
+        return [each for field in type for each in _limits(_field(path, field.name), field.type)]
+    if pa.types.is_floating(type):
+        return [f"coalesce(isfinite({path}), true)"]
+    if pa.types.is_date32(type):
+        return [f"coalesce({path} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31', true)"]
+    if pa.types.is_timestamp(type):
+        kind = "TIMESTAMP" if type.tz is None else "TIMESTAMPTZ"
+        first, last = (f"{kind} '{time}'" for time in ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"))
+        return [f"coalesce({path} BETWEEN {first} AND {last}, true)"]
+    return []
 
 
 def _field(path: str, name: str) -> str:

@@ -128,8 +128,8 @@ def test_no_values_are_no_rows():
 
 
 def test_a_type_that_json_is_not_read_into_is_a_mistake_of_the_caller():
-    with pytest.raises(TypeError, match="not read into decimal"):
-        decoded("{}", decoder=JsonDecoder(pa.schema([("x", pa.decimal128(4, 2))])))
+    with pytest.raises(TypeError, match="not read into decimal256"):
+        decoded("{}", decoder=JsonDecoder(pa.schema([("x", pa.decimal256(40, 2))])))
 
 
 NUMBERS = st.integers(-(2**65), 2**65) | st.floats(allow_nan=False, allow_infinity=False) | st.integers(-300, 300)

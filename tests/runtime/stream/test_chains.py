@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -141,24 +142,39 @@ def test_starting_a_name_again_stops_the_query_that_has_it(departures: Any, fold
 
 def test_fields_have_the_types_of_the_columns(spark: Any, tmp_path: Any, folders: dict[str, Any]) -> None:
     row = spark.sql(
-        """SELECT 'k' AS k, TIMESTAMP '2013-01-01 05:15:00' AS at, true AS b, 1Y AS i8, 2S AS i16, 3 AS i32, 4L AS i64,
+        """SELECT -5S AS k, TIMESTAMP '2013-01-01 05:15:00' AS at, true AS b, 1Y AS i8, 2S AS i16, 3 AS i32, 4L AS i64,
                   CAST(1.5 AS FLOAT) AS f32, 2.5D AS f64, 'x' AS s, named_struct('n', 5L, 's', 'y') AS inner,
                   array(1, 2) AS many, CAST(1.25 AS DECIMAL(5, 2)) AS exact, X'01' AS raw, DATE '2013-01-02' AS day,
-                  CAST(null AS BIGINT) AS missing"""
+                  TIMESTAMP_NTZ '0001-01-01 00:00:00' AS local, CAST(null AS BIGINT) AS missing"""
     )
     row.write.format("delta").save(str(tmp_path / "input"))
     rows = spark.readStream.format("delta").load(str(tmp_path / "input"))
-    names = ("b", "i8", "i16", "i32", "i64", "f32", "f64", "s", "many", "exact", "raw", "day", "missing")
+    names = ("at", "b", "i8", "i16", "i32", "i64", "f32", "f64", "s", "many", "exact", "raw", "day", "local", "missing")
     chain = (
         tidegate.spark.stream(rows, key="k", timestamp="at", order_by="at")
-        .select(**{name: name for name in names}, inside=tg.col("inner.n") + 1)
+        .filter('day = "at"::date + 1 and exact < 1.26 and local < "at" and key < 0')
+        .select(**{name: f'"{name}"' for name in names}, inside=tg.col("inner.n") + 1, more="exact * 2")
         .deduplicate(within="forever")
     )
     with chain.start("typed", trigger={"availableNow": True}, **folders) as query:
         query.await_caught_up(PATIENCE)
-        [emitted] = query.sql("SELECT value FROM typed_emissions")
+        [emitted] = query.sql("SELECT key, value FROM typed_emissions")
+        results = query.results().select("key", "value.*")
+        [typed] = collected(spark, results, *results.columns)
+    assert {field.name: field.dataType.simpleString() for field in results.schema} == {
+        field.name: field.dataType.simpleString() for field in rows.schema if field.name in names
+    } | {"key": "smallint", "many": "string", "raw": "string", "inside": "bigint", "more": "decimal(6,2)"}
+    assert typed[0] == emitted["key"] == -5
+    assert dict(zip(results.columns, typed, strict=True)) | {"key": None} == row.select(*names).first().asDict() | {
+        "key": None,
+        "many": "[1,2]",
+        "raw": "AQ==",
+        "inside": 6,
+        "more": Decimal("2.50"),
+    }
     found = json.loads(emitted["value"])
     assert found == {
+        "at": "2013-01-01T05:15:00.000000Z",
         "b": True,
         "i8": 1,
         "i16": 2,
@@ -168,11 +184,13 @@ def test_fields_have_the_types_of_the_columns(spark: Any, tmp_path: Any, folders
         "f64": 2.5,
         "s": "x",
         "many": "[1,2]",
-        "exact": "1.25",
+        "exact": 1.25,
         "raw": "AQ==",
         "day": "2013-01-02",
+        "local": "0001-01-01T00:00:00.000000",
         "missing": None,
         "inside": 6,
+        "more": 2.5,
     }
 
 

@@ -158,6 +158,24 @@ def test_problems_of_both_sides_come_at_once_each_with_its_line(spark: Any, tmp_
     assert wheres == [".table(), timestamp", ".table(), history_retention"]
 
 
+def test_two_data_frames_with_keys_of_other_types_are_refused(spark: Any, tmp_path: Path) -> None:
+    rows = source(spark, tmp_path, "in", [(1, 5, 1)], "key int, at long, number long")
+    stream = tidegate.spark.stream(rows, **SIDES)
+    for other, says in (
+        (F.col("key").cast("long"), "int, and of the other bigint"),
+        (F.struct("key"), "of the other struct<key:int>"),
+        (F.col("key").cast("string"), "of the other string"),
+    ):
+        weather = tidegate.spark.table(rows, **{**SIDES, "key": other}, history="1d")
+        with pytest.raises(ConfigurationError, match=says):
+            stream.join(weather, how="left").start("joined", lake=tmp_path / "lake")
+        pairs = tidegate.spark.join_streams(
+            stream, tidegate.spark.stream(rows, **{**SIDES, "key": other}), how="inner", before=0, after=0, grace=0
+        )
+        with pytest.raises(ConfigurationError, match=says):
+            pairs.start("joined", lake=tmp_path / "lake")
+
+
 def test_a_table_of_an_application_and_two_tables_of_one_name_are_refused(spark: Any, tmp_path: Path) -> None:
     planned = source(spark, tmp_path, "in", [("a", 5, 1)], "key string, at long, number long")
     stream = tidegate.spark.stream(planned, **SIDES)
@@ -177,7 +195,7 @@ def test_results_have_the_types_of_both_data_frames(spark: Any, tmp_path: Path) 
     moment = datetime(2013, 1, 1, 5, 0, 0, 123456)
     rows = [("a", moment, Decimal("1234567890123.4567"), ["x", "y"], (date(2013, 1, 2), 0.1))]
     planned = source(spark, tmp_path, "in", [*rows, ("z", datetime(2013, 1, 3), None, None, None)], columns)
-    named = {"key": "key", "timestamp": "at", "order_by": "at"}
+    named = {"key": F.struct("key", "inner.day"), "timestamp": "at", "order_by": "at"}
     weather = tidegate.spark.table(planned, **named, history="30d")
     chain = tidegate.spark.stream(planned, **named).join(weather, how="left", grace="1h")
     with chain.start("typed", lake=tmp_path / "lake", state=tmp_path / "state", partitions=1) as query:
@@ -189,4 +207,5 @@ def test_results_have_the_types_of_both_data_frames(spark: Any, tmp_path: Path) 
         spark.createDataFrame([], columns).select(F.struct("*")).schema[0].dataType.simpleString()
     ] * 2
     [row] = spark.table("typed_results").collect()
+    assert row["key"].asDict() == {"key": "a", "day": date(2013, 1, 2)}
     assert tuple(row["value"]["stream"]) == tuple(row["value"]["table"]) == rows[0]

@@ -11,6 +11,7 @@ from tidegate.application.frames.source import FrameSource
 from tidegate.application.options import Duration, Fault
 from tidegate.application.places import caller
 from tidegate.application.streams import Stream, Table
+from tidegate.contracts.values import decimal_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -30,12 +31,13 @@ def stream(
 ) -> Stream:
     """Return the rows of a streaming DataFrame, from which an operator grows; `.start(NAME, lake=...)` starts it.
 
-    `key`: a string or binary. `timestamp`: a timestamp, or whole ms. `order_by`: columns that give the order of rows
-    within a batch. `value`: a struct, a string or binary; default: a struct of all columns. A struct becomes a JSON
-    object, whose fields steps read. Rows with a null key or a null timestamp become rejected rows. `max_ahead`: rows
-    further ahead of the clock are rejected. `rewind_window`: how far back the log can be read. `time`: in a pipeline
-    the time of each step follows that of the steps before it; with `records`, as in Kafka Streams, the rows that arrive
-    at it alone.
+    `key`: a string, binary or a whole number, or a struct of these, of truth values, decimals, dates and times; steps
+    read a struct as JSON text. `timestamp`: a timestamp, or whole ms. `order_by`: columns that give the order of rows
+    within a batch. `value`: a struct, a string or binary; default: a struct of all columns. Steps read the fields of a
+    struct, with their types. Rows with a null key or a null timestamp become rejected rows. `max_ahead`: rows further
+    ahead of the clock are rejected. `rewind_window`: how far back the log can be read. `time`: in a pipeline the time
+    of each step follows that of the steps before it; with `records`, as in Kafka Streams, the rows that arrive at it
+    alone.
     """
     options = {"max_ahead": max_ahead, "rewind_window": rewind_window}
     types = {} if time is None else {"time": time}
@@ -114,17 +116,24 @@ def _begun(
     placed = [replace(problem, where=f"{place} {verb}(), {problem.where}") for problem in problems]
     definition = replace(definition, types={**types, **of_steps}, problems=(*definition.problems, *placed))
     fields = fields_of(found["value"]) if of_steps.get("value") not in (None, "string") else None
-    return definition, FrameSource(df, columns, value_type=found.get("value"), name=name), fields
+    source = FrameSource(df, columns, key_type=found.get("key"), value_type=found.get("value"), name=name)
+    return definition, source, fields
 
 
 def _formats(key: DataType | None, value: DataType | None) -> tuple[dict[str, str], dict[str, Any]]:
     """Return in which formats views show keys and values of these types, and the types by which steps read them."""
     from pyspark.sql.types import StringType, StructType
 
+    from tidegate.runtime.stream.columns import NUMBERS
+
     formats: dict[str, str] = {}
     types: dict[str, Any] = {}
     if isinstance(key, StringType):
         formats["key_format"] = types["key"] = "string"
+    if isinstance(key, StructType):
+        formats["key_format"], types["key"] = "json", "string"
+    if type(key) in NUMBERS:
+        formats["key_format"] = types["key"] = NUMBERS[type(key)]
     if isinstance(value, StringType):
         formats["value_format"] = types["value"] = "string"
     if isinstance(value, StructType):
@@ -135,7 +144,7 @@ def _formats(key: DataType | None, value: DataType | None) -> tuple[dict[str, st
 def fields_of(struct: StructType) -> dict[str, Any]:
     """Return the fields of the JSON objects that Spark makes of a struct, with their types.
 
-    Numbers and truth values are themselves, times and binary are text; what else there is stays JSON.
+    Binary is text; what else there is, such as arrays and maps, stays JSON.
     """
     from pyspark.sql.types import StructType
 
@@ -146,7 +155,8 @@ def fields_of(struct: StructType) -> dict[str, Any]:
 
 
 def _type_of(kind: DataType) -> str:
-    return _TYPES.get(kind.typeName(), "json")
+    name = kind.simpleString()
+    return name if decimal_of(name) is not None else _TYPES.get(kind.typeName(), "json")
 
 
 _TYPES = {
@@ -157,6 +167,7 @@ _TYPES = {
     "long": "int64",
     "float": "float32",
     "double": "float64",
-    **dict.fromkeys(("string", "binary", "date", "timestamp", "timestamp_ntz"), "string"),
+    **{name: name for name in ("date", "timestamp", "timestamp_ntz")},
+    **dict.fromkeys(("string", "binary"), "string"),
 }
 """Types of fields, by the names of Spark's types."""

@@ -13,7 +13,7 @@ from tidegate.application.places import caller
 from tidegate.application.streams import Startable, Stream
 from tidegate.contracts.errors import UserError
 
-_OF_BOTH = ("max_ahead", "rewind_window", "key_format")
+_OF_BOTH = ("max_ahead", "rewind_window")
 """Options of a stream that apply to the records of both."""
 
 
@@ -36,7 +36,7 @@ def join_streams(
     """
     sources = [_source_of(each) for each in (left, right)]
     options = {"kind": "stream_stream_join", "join": how, "before": before, "after": after, "grace": grace}
-    faults = _differences(left.definition, right.definition)
+    faults = [*_differences(left.definition, right.definition), *filter(None, [sources[0].other_keys(sources[1])])]
     definition = left.definition.after(".join_streams", caller(), options, faults)
     problems = (*definition.problems, *right.definition.problems)
     return Startable(replace(definition, problems=problems), TwoFrames(*sources))

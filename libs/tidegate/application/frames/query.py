@@ -24,9 +24,7 @@ class Query:
     `query`: Spark's query. `configuration`: the operator's rules, its folders and its partitions.
     """
 
-    def __init__(
-        self, spark: Any, query: StreamingQuery, configuration: StreamConfig, results: Results | None = None
-    ) -> None:
+    def __init__(self, spark: Any, query: StreamingQuery, configuration: StreamConfig, results: Results) -> None:
         self._spark, self.query, self.configuration, self._results = spark, query, configuration, results
 
     @property
@@ -57,27 +55,31 @@ class Query:
             raise EngineError(f"{self.configuration.name} has not caught up", value=timeout, remedy=remedy) from None
 
     def emissions(self) -> DataFrame:
-        """Return the results as a streaming DataFrame: those that are there, then new ones, each once."""
+        """Return the results as a streaming DataFrame: those that are there, then new ones, each once.
+
+        Keys and values are as in the log, and in its views: structs are JSON text.
+        """
         return self._following("emissions")
 
     def results(self) -> DataFrame:
-        """Return the results like `emissions`, with typed values: a struct of fields, or the number that is counted.
+        """Return the results like `emissions`, with typed keys and values: structs, or the number that is counted.
 
-        Values that the steps pass on have the types of the DataFrame, such as decimals, timestamps and arrays; those of
-        a join are structs of `stream` and `table`. Fields that steps compute have the types of their expressions. A
-        value that is text or binary stays that.
+        Keys have the type that they have in the DataFrame. Values that the steps pass on have the types of the
+        DataFrame, such as decimals, timestamps and arrays; those of a join are structs of `stream` and `table`, or of
+        `left` and `right`. Fields that steps compute have the types of their expressions. A value that is text or
+        binary stays that.
         """
-        from pyspark.sql import functions as F
-
-        rows, known = self.emissions(), self._results
-        return rows if known is None else rows.withColumn("value", known.typed(F.col("value")))
+        return self._results.typed(self.emissions())
 
     def late(self) -> DataFrame:
-        """Return the late records as a streaming DataFrame, in the same way."""
+        """Return the late records as a streaming DataFrame, like `emissions`.
+
+        Structs are JSON text: at each step that refuses records, their values have other fields.
+        """
         return self._following("late")
 
     def rejected(self) -> DataFrame:
-        """Return the rejected records as a streaming DataFrame, in the same way."""
+        """Return the rejected records as a streaming DataFrame, like `late`; some are not of their types."""
         return self._following("rejected")
 
     def _following(self, view: str) -> DataFrame:

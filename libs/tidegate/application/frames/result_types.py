@@ -15,7 +15,7 @@ from tidegate.contracts.config import OperatorRules
 from tidegate.contracts.values import Values
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
 _COMPUTED = {"with_columns", "select", "map", "flat_map"}
@@ -29,19 +29,22 @@ _SQL_TYPES = {
     pa.int64(): "bigint",
     pa.float32(): "float",
     pa.float64(): "double",
+    pa.date32(): "date",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("us"): "timestamp_ntz",
     pa.string(): "string",
     pa.large_string(): "string",
 }
 
 
-class Results(NamedTuple):
-    """What is known of the values of a chain's results: their type in Spark, and whether they are JSON objects."""
+class TypedValues(NamedTuple):
+    """Values that are JSON text: their type in Spark, and whether they are JSON objects."""
 
     type: DataType | str
     is_object: bool
 
     def typed(self, value: Column) -> Column:
-        """Return the column of values, which is JSON text, with their type."""
+        """Return the column of values with their type."""
         from pyspark.sql import functions as F
 
         if self.is_object:
@@ -49,28 +52,55 @@ class Results(NamedTuple):
         return F.from_json(F.concat(F.lit("["), value, F.lit("]")), f"array<{self.type}>")[0]
 
 
-def results_of(
+class Results(NamedTuple):
+    """What is known of the results of a chain: the type of their keys, and of values that do not stay as they are."""
+
+    keys: DataType | None
+    values: TypedValues | None
+
+    def typed(self, rows: DataFrame) -> DataFrame:
+        """Return the rows of emissions with typed keys and values."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import ByteType, StructType
+
+        found = {}
+        if isinstance(self.keys, StructType):
+            found["key"] = F.from_json("key", self.keys)
+        if isinstance(self.keys, ByteType):
+            found["key"] = F.col("key").cast("byte")  # Kafka has no serializer for it: it is a short in the log
+        if self.values is not None:
+            found["value"] = self.values.typed(F.col("value"))
+        return rows.withColumns(found) if found else rows
+
+
+def pairs_of(**sides: DataType | None) -> TypedValues | None:
+    """Return what is known of objects that have a value of each side; None if one of these is no struct."""
+    from pyspark.sql.types import StructField, StructType
+
+    if not all(isinstance(side, StructType) for side in sides.values()):
+        return None
+    return TypedValues(StructType([StructField(name, side) for name, side in sides.items()]), is_object=True)
+
+
+def values_of(
     rules: OperatorRules, written: Mapping[str, Any], before: Values, stream: DataType, table: DataType | None
-) -> Results | None:
-    """Return what is known of the results of these rules; None if their values are text or bytes.
+) -> TypedValues | None:
+    """Return what is known of the results' values under these rules; None if they are text or bytes.
 
     `written`: the rules as a file has them. `before`, `stream`: what is known of the stream's values, and their type.
     `table`: the type of those of the table that the stream is joined with.
     """
-    from pyspark.sql.types import StructField, StructType
-
     values = rules.results(before, None)
     passed_on = not _COMPUTED & {verb for step in written.get("steps", ()) for verb in step}
     if values.form in ("bytes", "string"):
         return None
     if passed_on and values == before:
-        return Results(stream, is_object=True)
-    if passed_on and values.form == "joined" and table is not None:
-        sides = [StructField("stream", stream), StructField("table", table)]
-        return Results(StructType(sides), is_object=True)
+        return TypedValues(stream, is_object=True)
+    if passed_on and values.form == "joined" and (pairs := pairs_of(stream=stream, table=table)) is not None:
+        return pairs
     if values.form == "single":
-        return Results(_sql_type(values.schema.field(0).type), is_object=False)
-    return Results(_sql_type(_objects(values)), is_object=True)
+        return TypedValues(_sql_type(values.schema.field(0).type), is_object=False)
+    return TypedValues(_sql_type(_objects(values)), is_object=True)
 
 
 def _objects(values: Values) -> pa.DataType:
@@ -82,6 +112,8 @@ def _objects(values: Values) -> pa.DataType:
 
 
 def _sql_type(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
     if not pa.types.is_struct(kind):
         return _SQL_TYPES[kind]
     return f"struct<{','.join(f'`{field.name}`:{_sql_type(field.type)}' for field in kind)}>"

@@ -32,15 +32,23 @@ _running: dict[str, Query] = {}
 class FrameSource(Definitions):
     """A streaming DataFrame, from which one operator grows, or which another one is joined with.
 
-    `value_type`: that of its values, if it is known. `name`: that of a table among the steps of a join.
+    `key_type`, `value_type`: those of its keys and values, if known. `name`: that of a table among the steps of a join.
     """
 
     a_table = "pass a table: tidegate.spark.table(df, key=..., timestamp=..., order_by=..., history=...)"
 
-    def __init__(self, df: DataFrame, columns: StreamColumns, *, value_type: DataType | None, name: str = "") -> None:
+    def __init__(
+        self,
+        df: DataFrame,
+        columns: StreamColumns,
+        *,
+        key_type: DataType | None,
+        value_type: DataType | None,
+        name: str = "",
+    ) -> None:
         super().__init__()
         self.name = name
-        self._df, self._columns, self._value_type = df, columns, value_type
+        self._df, self._columns, self._key_type, self._value_type = df, columns, key_type, value_type
         self._tables: dict[str, _Table] = {}
 
     def add(self, operator: Definition) -> NoReturn:
@@ -60,11 +68,25 @@ class FrameSource(Definitions):
         shown = str(table.calls[0])
         if not isinstance(source, FrameSource):
             return Unusable(Fault(shown, "the table is that of a topic, and the stream is a DataFrame", self.a_table))
+        if (fault := self.other_keys(source)) is not None:
+            return Unusable(fault)
         known = self._tables.setdefault(source.name, _Table(table, source))
         if known.source is not source:
             remedy = "give one of them another name: tidegate.spark.table(..., name=...)"
             return Unusable(Fault(shown, f"another table is joined under the name {source.name}", remedy))
         return source.name
+
+    def other_keys(self, joined: FrameSource) -> Fault | None:
+        """Return what is wrong if keys of the other DataFrame are never equal to those of this one: other bytes."""
+        from pyspark.sql.types import BinaryType, StringType
+
+        types = (self._key_type, joined._key_type)
+        one, other = (None if each is None else each.simpleString() for each in types)
+        if None in types or one == other or all(isinstance(each, StringType | BinaryType) for each in types):
+            return None
+        return Fault(
+            other, f"keys of one DataFrame are {one}, and of the other {other}", "cast one to the other's type"
+        )
 
     def start(self, definition: Definition, name: str, options: Mapping[str, Any]) -> Query:
         """Start the operator under the name. A query of that name and lake that this process runs is stopped first."""
@@ -137,16 +159,16 @@ class FrameSource(Definitions):
             return columns.united(self._df, table._df), columns
         return self._df, self._columns
 
-    def _results(self, definition: Definition, config: StreamConfig) -> Results | None:
-        """Return what is known of the results; None if the stream's values have no fields."""
-        from tidegate.application.frames.result_types import results_of
+    def _results(self, definition: Definition, config: StreamConfig) -> Results:
+        """Return what is known of the results."""
+        from tidegate.application.frames.result_types import Results, values_of
 
-        value = definition.types.get("value")
+        written, value, keys = definition.as_yaml(), definition.types.get("value"), self._key_type
         if not isinstance(value, Mapping) or self._value_type is None:
-            return None
+            return Results(keys, None)
         before = Values.of_fields(schema_of(value["json"]))
         table_type = next((table._value_type for _, table in self._tables_of(definition)), None)
-        return results_of(config.rules, definition.as_yaml(), before, self._value_type, table_type)
+        return Results(keys, values_of(config.rules, written, before, self._value_type, table_type))
 
     def _placed(self, definition: Definition, problems: tuple[Problem, ...]) -> Iterator[Problem]:
         """Yield the problems with the places of their calls; none that may follow from values of unknown type."""
@@ -165,7 +187,7 @@ class TwoFrames(FrameSource):
 
     def __init__(self, left: FrameSource, right: FrameSource) -> None:
         value_type = None if right._value_type is None else left._value_type
-        super().__init__(left._df, left._columns, value_type=value_type)
+        super().__init__(left._df, left._columns, key_type=left._key_type, value_type=value_type)
         self._right = right
 
     def _rows(self, definition: Definition) -> tuple[DataFrame, Columns]:
@@ -175,8 +197,11 @@ class TwoFrames(FrameSource):
         columns = TwoStreams(left=self._columns, right=self._right._columns)
         return columns.united(self._df, self._right._df), columns
 
-    def _results(self, definition: Definition, config: StreamConfig) -> None:
-        """Return None: the pairs stay JSON text."""
+    def _results(self, definition: Definition, config: StreamConfig) -> Results:
+        """Return what is known of the results: pairs of structs have the types of both DataFrames."""
+        from tidegate.application.frames.result_types import Results, pairs_of
+
+        return Results(self._key_type, pairs_of(left=self._value_type, right=self._right._value_type))
 
 
 class _Table(NamedTuple):

@@ -3,7 +3,8 @@
 A column's type says what the field must be: `bool`, an integer or a float of any width, `string`, a `struct` of such
 fields, `large_string` for the JSON text of any value, arrays among them, or `binary` for padded base64. A field that is
 missing or `null` is null, which the schema must allow. A number for an integer column is written without fraction and
-exponent and fits; a number for a float column becomes the nearest one, and must not become infinite.
+exponent and fits; a number for a float column becomes the nearest one, and must not become infinite. Decimals are
+numbers, dates and times text, as `exact_texts` says.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels.codecs import json_spans
+from tidegate.kernels.codecs.exact_texts import is_exact, parsed
 from tidegate.kernels.codecs.json_numbers import GOOD, POWERS, SLOW, read_short_decimal, read_whole
 from tidegate.kernels.codecs.json_spans import (
     FOUND,
@@ -47,8 +50,8 @@ _IS_OF_KIND = {
     _BOOL: pa.types.is_boolean,
     _WHOLE: pa.types.is_signed_integer,
     _FLOAT: pa.types.is_floating,
-    _TEXT: pa.types.is_string,
-    _JSON: pa.types.is_large_string,
+    _TEXT: lambda type: pa.types.is_string(type) or pa.types.is_date32(type) or pa.types.is_timestamp(type),
+    _JSON: lambda type: pa.types.is_large_string(type) or pa.types.is_decimal128(type),
     _STRUCT: pa.types.is_struct,
     _BYTES: pa.types.is_binary,
 }
@@ -91,7 +94,7 @@ class JsonDecoder:
         path, shape = json_spans.scratch_of(self._names)
         _read(data, start, length, self._names, path, shape, self._wanted, POWERS, found, texts, code)
         reading = _Reading(data, texts, found, code)
-        reading.round_floats(list(self.schema))
+        reading.read_texts(list(self.schema))
         if code.any():
             found.length[:, code != FOUND] = MISSING
         return Decoded([reading.column(field) for field in self.schema], code, self.reasons)
@@ -147,14 +150,21 @@ class _Reading:
 
     def __init__(self, data: Array, texts: Array, found: Slots, code: Array) -> None:
         self._data, self._texts, self._found, self._code, self._place = data, texts, found, code, 0
+        self._parsed: dict[int, pa.Array] = {}
 
-    def round_floats(self, fields: list[pa.Field], place: int = 0) -> int:
-        """Read long decimals; refuse numbers that are too large. Return the place of the last of the fields."""
+    def read_texts(self, fields: list[pa.Field], place: int = 0) -> int:
+        """Read long numbers, decimals, dates and times; refuse what is none, and numbers that are too large.
+
+        Return the place of the last of the fields.
+        """
         for field in fields:
             place += 1
             if pa.types.is_floating(field.type):
                 self._round(place, field.type)
-            place = self.round_floats(_inside(field), place)
+            elif is_exact(field.type):
+                self._parsed[place], wrong = parsed(self._text(place), field.type)
+                self._refuse(place, wrong)
+            place = self.read_texts(_inside(field), place)
         return place
 
     def _round(self, place: int, type: pa.DataType) -> None:
@@ -165,18 +175,30 @@ class _Reading:
             return  # a short decimal is finite
         with np.errstate(over="ignore"):
             infinite = ~np.isfinite(values.astype(type.to_pandas_dtype()))
-        wrong = infinite & (length >= 0) & ((self._code == FOUND) | (self._code > _wrong(place)))
-        self._code[wrong] = _wrong(place)
+        self._refuse(place, infinite & (length >= 0))
+
+    def _refuse(self, place: int, wrong: Array) -> None:
+        """Refuse these rows for the field at the place, unless they are for an earlier one."""
+        self._code[wrong & ((self._code == FOUND) | (self._code > _wrong(place)))] = _wrong(place)
+
+    def _text(self, place: int) -> pa.Array:
+        return as_text(self._bytes(place))
+
+    def _bytes(self, place: int) -> pa.Array:
+        return in_one(binary_column(self._data, self._texts, self._found.number[place], self._found.length[place]))
 
     def column(self, field: pa.Field) -> pa.Array:
         """Return the column of the next field."""
         self._place += 1
         number, length = self._found.number[self._place], self._found.length[self._place]
         if field.type in _SPANS:
-            spans = in_one(binary_column(self._data, self._texts, number, length))
-            return spans if pa.types.is_binary(field.type) else as_text(spans).cast(field.type)
+            binary = pa.types.is_binary(field.type)
+            return self._bytes(self._place) if binary else self._text(self._place).cast(field.type)
         null = length < 0
         mask = null if null.any() else None
+        if is_exact(field.type):
+            values = self._parsed[self._place]
+            return values if mask is None else pc.if_else(pa.array(mask), pa.scalar(None, field.type), values)
         if pa.types.is_struct(field.type):
             inside = _inside(field)
             arrays = [self.column(each) for each in inside]

@@ -7,17 +7,32 @@ shuffle.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from tidegate.contracts.errors import ConfigurationError, Problem
 from tidegate.contracts.records import STREAM_PORT, TABLE_PORT
+from tidegate.contracts.values import PRIMITIVES, Primitive
 from tidegate.runtime.spark.queries import unlogged
 from tidegate.runtime.stream.merging import STREAM
 
@@ -28,7 +43,7 @@ ColumnOrName: TypeAlias = Column | str
 class StreamColumns:
     """The DataFrame columns that hold a record's key, value, timestamp and order, as names or expressions.
 
-    A struct as the value becomes a JSON object of its fields.
+    A struct becomes a JSON object of its fields; a whole number as the key has the bytes of Kafka's serializers.
     """
 
     key: ColumnOrName
@@ -54,8 +69,8 @@ class StreamColumns:
                 problems.append(_unknown(name, part, rows, error))
         problems += [
             Problem(where=name, value=types[name].simpleString(), cause=cause, remedy=remedy)
-            for name, accepted, cause, remedy in _TAKEN
-            if name in types and not isinstance(types[name], accepted)
+            for name, takes, cause, remedy in _TAKEN
+            if name in types and not takes(types[name])
         ]
         return types, problems
 
@@ -66,7 +81,7 @@ class StreamColumns:
     def records(self, rows: DataFrame) -> DataFrame:
         """Return columns key, value (bytes), timestamp (ms), and those of the order: order_0 and so on."""
         chosen = rows.select(*(_column(part).alias(name) for name, part in self._parts.items()))
-        key, value = F.col("key").cast("binary"), _text(chosen.schema["value"].dataType).cast("binary")
+        key, value = (_bytes(part, chosen.schema[part].dataType) for part in ("key", "value"))
         timestamp = _milliseconds(chosen.schema["timestamp"].dataType)
         record = (key.alias("key"), value.alias("value"), timestamp.alias("timestamp"))
         return chosen.select(*record, *_orders(chosen))
@@ -146,12 +161,43 @@ def _orders(records: DataFrame) -> list[str]:
     return [name for name in records.columns if "order_" in name]
 
 
-_BYTES = (StringType, BinaryType)
-_AS_TEXT = "make it text: to_json(struct(...)), or cast('string')"
-_TAKEN = (
-    ("key", _BYTES, "neither a string nor binary", _AS_TEXT),
-    ("value", (*_BYTES, StructType), "neither a string nor binary, nor a struct", _AS_TEXT),
-    ("timestamp", (TimestampType, LongType, IntegerType), "neither a timestamp nor a number of ms", "cast it to one"),
+_TEXTS = (StringType, BinaryType)
+NUMBERS: dict[type[DataType], Primitive] = {
+    ByteType: "int16",
+    ShortType: "int16",
+    IntegerType: "int32",
+    LongType: "int64",
+}
+"""Types of whole numbers, and the formats of Kafka in which keys of them are written."""
+_IN_KEYS = (*_TEXTS, *NUMBERS, BooleanType, DateType, DecimalType, TimestampType, TimestampNTZType)
+_TIMES = (TimestampType, LongType, IntegerType)
+
+
+def _is_key(kind: DataType) -> bool:
+    return isinstance(kind, (*_TEXTS, *NUMBERS)) or _is_key_of_fields(kind)
+
+
+def _is_key_of_fields(kind: DataType) -> bool:
+    """Return whether it is a struct, whose equal values have one JSON text: also without maps and fractions in it."""
+    return isinstance(kind, StructType) and all(
+        isinstance(field.dataType, _IN_KEYS) or _is_key_of_fields(field.dataType) for field in kind.fields
+    )
+
+
+_TAKEN: tuple[tuple[str, Callable[[DataType], bool], str, str], ...] = (
+    (
+        "key",
+        _is_key,
+        "neither text, binary nor a whole number, nor a struct of such, of truth values, decimals, dates and times",
+        "put it into a struct, as in F.struct('day'); or cast it to a string",
+    ),
+    (
+        "value",
+        lambda kind: isinstance(kind, (*_TEXTS, StructType)),
+        "neither a string nor binary, nor a struct",
+        "put it into a struct, as in F.struct('wind')",
+    ),
+    ("timestamp", lambda kind: isinstance(kind, _TIMES), "neither a timestamp nor a number of ms", "cast it to one"),
 )
 
 
@@ -169,13 +215,20 @@ def _unknown(name: str, part: ColumnOrName, rows: DataFrame, error: AnalysisExce
 
 
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-_WITH_MICROSECONDS = {"timestampFormat": f"{_TIME}XXX", "timestampNTZFormat": _TIME}
-"""Without this Spark would write timestamps in JSON with milliseconds, and lose the rest."""
+_EXACT_TIMES = {"timestampFormat": f"{_TIME}XXX", "timestampNTZFormat": _TIME, "timeZone": "UTC"}
+"""Without this Spark would write timestamps in JSON with milliseconds, and with offsets of the session's time zone in
+minutes; those before the time of standard offsets have seconds."""
 
 
-def _text(kind: DataType) -> Column:
-    value = F.col("value")
-    return F.to_json(value, _WITH_MICROSECONDS) if isinstance(kind, StructType) else value
+def _bytes(part: str, kind: DataType) -> Column:
+    """Return the key's or the value's bytes: a struct's are those of JSON text, a number's begin with the highest."""
+    column = F.col(part)
+    if isinstance(kind, StructType):
+        return F.to_json(column, _EXACT_TIMES).cast("binary")
+    if (form := NUMBERS.get(type(kind))) is None:
+        return column.cast("binary")
+    digits = PRIMITIVES[form].bit_width // 4
+    return F.unhex(F.right(F.lpad(F.hex(column), 16, "0"), F.lit(digits)))
 
 
 def _milliseconds(kind: DataType) -> Column:

@@ -9,6 +9,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.classic.dataframe import DataFrame as DriversDataFrame
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from tidegate.contracts.errors import EngineError, UserError
@@ -80,7 +81,10 @@ def _triggered(writer: DataStreamWriter, trigger: Mapping[str, Any] | None) -> D
 
 
 def check_stream(rows: DataFrame) -> None:
-    """Raise UserError if the DataFrame is not a stream, or its Spark may run a partition twice at once."""
+    """Raise UserError if the rows are no stream of this driver, or its Spark may run a partition twice at once."""
+    if not isinstance(rows, DriversDataFrame):
+        remedy = "run the program in the driver, as with spark-submit, in a session without Connect"
+        raise UserError("the DataFrame is of a session of Spark Connect", remedy=remedy)
     if not rows.isStreaming:
         raise UserError("the DataFrame is not a stream", remedy="read it with spark.readStream")
     if rows.sparkSession.sparkContext.getConf().get("spark.speculation", "false") == "true":

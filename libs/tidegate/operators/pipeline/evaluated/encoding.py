@@ -12,11 +12,13 @@ from tidegate.kernels.codecs.registered import encoder_of_registered
 from tidegate.operators.pipeline.evaluated.columns import ColumnReader
 from tidegate.operators.pipeline.evaluated.compiling import Verdict, readable, sifted
 from tidegate.operators.pipeline.rules.places import Place
+from tidegate.operators.pipeline.rules.reading import with_doubles
 from tidegate.operators.pipeline.rules.steps import Encode
 
 
 def encoding(step: Encode, place: Place) -> Stateless:
     """Return what the step does with a flow at that place. Rows that cannot be written are rejected."""
+    place = with_doubles(place)
     names = place.values.schema.names
     reader, encoder = ColumnReader(place, [(name,) for name in names]), _encoder(step.encode, place)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,18 @@ from pydantic_core import InitErrorDetails
 
 from tidegate.contracts.config import KeyRules, OperatorRules, OutputDeclaration, Windows
 from tidegate.contracts.errors import InvalidValue, UserError
-from tidegate.contracts.values import PRIMITIVES, AvroOutput, Primitive, ProtobufOutput, Values, kept_as, schema_of
+from tidegate.contracts.values import (
+    PRIMITIVES,
+    AvroOutput,
+    Primitive,
+    ProtobufOutput,
+    Values,
+    kept_as,
+    may_be_number,
+    part_of,
+    schema_of,
+    shown,
+)
 from tidegate.expressions.checking import Expression, check, check_condition, check_names
 from tidegate.expressions.column import quoted
 from tidegate.kernels.codecs.primitives import writable
@@ -254,14 +265,17 @@ class Reading:
         return step, place
 
     def _check_timestamp(self, place: Place) -> None:
-        """Raise InvalidValue if the first operator would not find the field with the event timestamp any more."""
+        """Raise InvalidValue if the first operator would find no event timestamp in its field any more."""
         timestamp = self._shared.get("timestamp")
         if timestamp is None or not place.is_input:
             return
-        if place.values.type_of(timestamp.names) is None:
-            field = ".".join(timestamp.names)
+        field, type = ".".join(timestamp.names), place.values.type_of(timestamp.names)
+        if type is None:
             cause = f"field {field}, which has the timestamps, is lost"
             raise InvalidValue(cause, f"name {field} among the fields of the values")
+        if not may_be_number(type):
+            cause = f"field {field}, which has the timestamps, is no number, but {shown(type)}"
+            raise InvalidValue(cause, f"make a number of it in a select, such as {{{field}: epoch_ms({field})}}")
 
 
 def check_partitions(place: Place, partitions: int | None) -> None:
@@ -286,9 +300,9 @@ def behind(step: Stateless, place: Place) -> Place:
         expressions = expressions_of(step, place)
         if isinstance(step, Filter | Require):
             return place
-        types = {name: each.type for name, each in expressions.items()}
-        kept = {field.name: field.type for field in _objects(place)} if isinstance(step, WithColumns) else {}
-        found = _fields(kept | types)
+        kept = {field.name: (field.type, True) for field in _objects(place)} if isinstance(step, WithColumns) else {}
+        made = {name: (each.type, _reads_decimals(each, place)) for name, each in expressions.items()}
+        found = _fields(kept | made)
         check_names(found.schema)
     except UserError as error:
         raise InvalidValue(f"{error.problem} ({error.value})", error.remedy) from None
@@ -306,7 +320,7 @@ def _behind_call(step: Called, place: Place) -> Place:
 
 def _behind_encode(step: Encode, place: Place) -> Place:
     """Return the place behind a step that writes values in another format."""
-    fields = place.values.schema
+    fields = with_doubles(place).values.schema
     if isinstance(step.encode, AvroOutput | ProtobufOutput):
         encoder_of_registered(step.encode, fields)
         return place.with_values(Values.of_bytes()._replace(registered=step.encode))
@@ -321,6 +335,24 @@ def _behind_encode(step: Encode, place: Place) -> Place:
             "convert it before: {select: {value: CAST(... AS bigint)}}, double or varchar",
         )
     return place.with_values(Values.of_primitive(step.encode))
+
+
+def with_doubles(place: Place) -> Place:
+    """Return the place as other formats than JSON see it: decimals are doubles."""
+    values = place.values
+    if values.form not in ("object", "single"):
+        return place
+    return place.with_values(values._replace(schema=pa.schema(_doubles(values.schema))))
+
+
+def _doubles(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    return [field.with_type(_double(field.type)) for field in fields]
+
+
+def _double(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(type):
+        return pa.struct(_doubles(type))
+    return pa.float64() if pa.types.is_decimal(type) else type
 
 
 def _behind_select_key(step: SelectKey, place: Place) -> Place:
@@ -375,9 +407,22 @@ def _objects(place: Place) -> pa.Schema:
     return place.values.schema
 
 
-def _fields(types: Mapping[str, pa.DataType]) -> Values:
-    """Return objects of these fields; raise InvalidValue if JSON has none of a type."""
-    return Values.of_fields(pa.schema({name: kept_as(name, type) for name, type in types.items()}))
+def _reads_decimals(expression: Expression, place: Place) -> bool:
+    """Return whether one of the fields that the expression reads is a decimal, or has one in it."""
+    return any(_has_decimals(field.type) for field in part_of(place.columns, expression.paths))
+
+
+def _has_decimals(type: pa.DataType) -> bool:
+    return pa.types.is_decimal(type) or (pa.types.is_struct(type) and any(_has_decimals(each.type) for each in type))
+
+
+def _fields(types: Mapping[str, tuple[pa.DataType, bool]]) -> Values:
+    """Return objects of fields of these types, of which each says whether its decimals are exact.
+
+    Raise InvalidValue if JSON has none of a type.
+    """
+    kept = {name: kept_as(name, type, is_exact=is_exact) for name, (type, is_exact) in types.items()}
+    return Values.of_fields(pa.schema(kept))
 
 
 def _kind(raw: Mapping[str, Any]) -> str:

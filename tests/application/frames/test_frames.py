@@ -41,7 +41,7 @@ def chain() -> tg.Stream:
     """The first record of each key of a DataFrame."""
     columns: Any = None
     frame: Any = SimpleNamespace(sparkSession=None)
-    source = FrameSource(frame, columns, value_type=frame)
+    source = FrameSource(frame, columns, key_type=None, value_type=frame)
     return tg.Stream(Definition("").after(".stream", caller(), {}), source).deduplicate(within="forever")
 
 
