@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.codecs.exact_strategies import SCHEMA, objects
-from tests.kernels.codecs.test_exact_texts import DECODER
+from tests.kernels.codecs.exact.exact_strategies import SCHEMA, objects
+from tests.kernels.codecs.exact.test_exact_texts import DECODER
 from tests.kernels.codecs.test_json_columns import decoded
 from tidegate.contracts.values import TYPES
 from tidegate.expressions.layers import objects_of

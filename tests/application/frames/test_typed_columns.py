@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructType
 
-from tests.kernels.codecs.exact_strategies import FIELDS, SCHEMA, objects
-from tests.kernels.codecs.test_exact_texts import DECODER
+from tests.kernels.codecs.exact.exact_strategies import FIELDS, SCHEMA, objects
+from tests.kernels.codecs.exact.test_exact_texts import DECODER
 from tests.kernels.codecs.test_json_columns import decoded
 from tidegate.application.frames.beginning import fields_of
 from tidegate.application.frames.result_types import Results, TypedValues, values_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.kernels.codecs.exact_strategies import SCHEMA, json_of, objects
+from tests.kernels.codecs.exact.exact_strategies import SCHEMA, json_of, objects
 from tests.kernels.codecs.test_json_columns import decoded
 from tidegate.contracts.values import schema_of
 from tidegate.kernels.codecs.json_columns import JsonDecoder
