@@ -13,6 +13,7 @@ from threading import Event
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 from tests.kill.service import QUICK_START
 from tests.runtime.stream.conftest import PARTITIONS, Place, records_in
@@ -168,7 +169,7 @@ def test_unusable_columns_and_frames_are_refused_before_anything_is_written(spar
     here = place()
     here.write([row(1)])
     with pytest.raises(ConfigurationError) as refused:
-        here.run(key="number", timestamp="payload")
+        here.run(key=F.col("number") / 2, timestamp="payload")
     assert {problem.where for problem in refused.value.problems} == {"key", "timestamp"}
     named = {"key": "id", "value": "id", "timestamp": "id", "order_by": "id"}
     with pytest.raises(UserError, match="not a stream"):
