@@ -37,6 +37,13 @@ def key_decoder_of(form: KeyForm, chosen: Sequence[pa.Field]) -> Decoder:
     return _RecordKeyDecoder(form, chosen)
 
 
+def _with_part(code: Array, reasons: list[str], wrong: Array, causes: Sequence[str]) -> Array:
+    """Return the codes with those of a further part, where none before it was wrong; its causes become reasons."""
+    found = np.where((code == 0) & (wrong > 0), len(reasons) + wrong, code)
+    reasons += causes
+    return found
+
+
 class _RecordKeyDecoder:
     """Reads keys that are records as a struct. A null is a null."""
 
@@ -68,8 +75,7 @@ class HeadersDecoder:
         places = zip(*find_headers(data, start, length, self._names), strict=True)
         for decoder, (begin, size) in zip(self._decoders, places, strict=True):
             decoded = decoder.columns(data, begin, size)
-            code = np.where((code == 0) & (decoded.code > 0), len(reasons) + decoded.code, code)
-            reasons += decoded.reasons
+            code = _with_part(code, reasons, decoded.code, decoded.reasons)
             found += decoded.columns
         headers = pa.StructArray.from_arrays(found, fields=list(self._column.type), mask=pa.array(code != 0))
         return Decoded([headers], code, reasons)
@@ -102,8 +108,7 @@ class _JoinedDecoder:
         code, reasons, found = decoded.code.astype(CODE), [*decoded.reasons], dict[str, pa.Array]()
         for side in self._sides:
             value, wrong, causes = side.read(given)
-            code = np.where((code == 0) & (wrong > 0), len(reasons) + wrong, code)
-            reasons += causes
+            code = _with_part(code, reasons, wrong, causes)
             if side.name == "table":
                 found[self._table] = value
             else:
