@@ -27,7 +27,7 @@ from benchmarks.load import TIMEOUT_S
 from benchmarks.suppression import session
 from tests.lakes import lake_at
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.contracts.operator import Operator, StepResult

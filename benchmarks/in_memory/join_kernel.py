@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.load import KEYS, RECORDS, RECORDS_PER_MS, columns, outgoing
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.records import Records
 from tidegate.kernels.columns import records_of
 from tidegate.kernels.memory.storage import MemoryStorage

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.records import Records
 from tidegate.kernels.memory.storage import MemoryStorage

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.records import Bytes, Int64s, Records
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.kernels.version_chains import LookupScratch, as_of_many

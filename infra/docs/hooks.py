@@ -25,7 +25,7 @@ warnings.filterwarnings("ignore", "(read_text|open_text) is deprecated")  # kafk
 
 from infra.docs.commands import command_reference  # noqa: E402
 from infra.docs.options import option_table  # noqa: E402
-from tidegate.contracts.config import OperatorConfig  # noqa: E402
+from tidegate.contracts.config.operator_config import OperatorConfig  # noqa: E402
 from tidegate.operators.registry import config_type, kinds  # noqa: E402
 from tidegate.runtime.configuration.application import Application, SparkConfig, TelemetryConfig  # noqa: E402
 from tidegate.runtime.configuration.changes import LIVE  # noqa: E402

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tidegate.application.frames.beginning import stream, table
 from tidegate.application.frames.joining import join_streams
 from tidegate.application.frames.query import Query
-from tidegate.contracts.config import OperatorRules, read
+from tidegate.contracts.config.base import read
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.runtime.configuration.application import Application, load
 from tidegate.runtime.spark import views

@@ -9,7 +9,7 @@ from hypothesis import assume
 
 import tidegate as tg
 from tidegate.application.evictors import Evictor
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.runtime.configuration.application import settings_of
 
 FORMATS = {"bytes": tg.bytes_(), "string": tg.string(), "json": tg.json()}

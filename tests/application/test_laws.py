@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import tidegate as tg
 from tests.application.programs import application, is_in_order_of_ends, write
 from tests.hypothesis_profile import many
-from tidegate.contracts.config import KeyRules, OperatorConfig
+from tidegate.contracts.config.key_rules import KeyRules
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.operators.registry import config_type, kinds
 from tidegate.operators.testing.cases import cases

@@ -10,7 +10,7 @@ import pytest
 
 import tidegate as tg
 from tests.application.programs import application
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.operators.pipeline.config import PipelineConfig
 

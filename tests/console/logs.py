@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tests.metadata import described, small_meta
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionChange, Pin, Reading
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records, Row

@@ -15,7 +15,7 @@ from tests.kernels.codecs.avro_strategies import written
 from tests.kernels.codecs.protobuf_strategies import in_wire_format, message_class
 from tidegate.console import tables
 from tidegate.console.tables import Cell, cell_of, cells_of
-from tidegate.contracts.config import ShownAs
+from tidegate.contracts.config.option_types import ShownAs
 from tidegate.contracts.errors import Unavailable
 from tidegate.contracts.values import Avro, Protobuf
 

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 import tidegate as tg
-from tidegate.contracts.config import Config
+from tidegate.contracts.config.base import Config
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.validation import _OTHER, _WORDS, problems_of
 from tidegate.operators.registry import config_type, kinds

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.hypothesis_profile import many
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing import strategies
 from tidegate.operators.testing.cases import Case, cases

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.operator import OperatorState, StepResult, TableReader
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.contracts.config import OperatorConfig, read
+from tidegate.contracts.config.base import read
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.event_time import MAX_TIME
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START

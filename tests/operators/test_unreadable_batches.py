@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.records import TOO_LARGE, UNREADABLE, Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for

@@ -8,7 +8,7 @@ import pytest
 
 from tests.metadata import small_meta
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import UserError
 from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.runtime.configuration.application import config_hash, settings_of

@@ -9,7 +9,7 @@ import pytest
 import tidegate as tg
 from tests.application.programs import application
 from tests.pipelines.test_stateless_steps import place, sift, values_of
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.records import Row
 from tidegate.contracts.values import Values, schema_of

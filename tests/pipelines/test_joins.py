@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.hypothesis_profile import sized
 from tests.pipelines.test_rules import COUNTS, pipeline, problems, refused
-from tidegate.contracts.config import TableFacts, TableRead
+from tidegate.contracts.config.operator_config import TableFacts
+from tidegate.contracts.config.rules import TableRead
 from tidegate.contracts.event_time import NEVER
 from tidegate.contracts.operator import OperatorState
 from tidegate.contracts.records import Records, Row

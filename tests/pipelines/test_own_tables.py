@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.pipelines.test_rules import problems
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.operator import StepResult

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.docs.pages import DOCS, blocks
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from tidegate.contracts.config import Held, holds_nothing, read
+from tidegate.contracts.config.base import read
+from tidegate.contracts.config.rules import Held, holds_nothing
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.values import as_written
 from tidegate.operators.pipeline.config import PipelineConfig

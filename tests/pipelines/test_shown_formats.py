@@ -10,7 +10,7 @@ import pytest
 from tests.pipelines.test_avro_values import FLIGHT, SUPPRESSED, avro
 from tests.pipelines.test_protobuf_values import protobuf
 from tests.pipelines.test_rules import COUNTS, pipeline
-from tidegate.contracts.config import ShownAs
+from tidegate.contracts.config.option_types import ShownAs
 from tidegate.contracts.values import Avro, AvroOutput, Protobuf
 from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.operators.suppression import SuppressionConfig

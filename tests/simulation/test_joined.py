@@ -6,7 +6,7 @@ import pytest
 
 from tests.metadata import described, small_meta
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import operator_for
 from tidegate.operators.stream_table_join import StreamTableJoinConfig

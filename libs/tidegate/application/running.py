@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 POLL_S = 0.05
 DRAIN_S = 20
 """Maximum time from SIGTERM to the end of the process: less than the 30 s that Kubernetes waits before it kills."""
-_COLUMNS = ("partition", "offset", "lag", "held", "late", "rejected")
 
 _running: dict[tuple[str, Place], Handle] = {}
 _starting = Lock()

@@ -36,7 +36,7 @@ from tidegate.expressions.column import Column
 
 if TYPE_CHECKING:
     from tidegate.application.frames.query import Query
-    from tidegate.contracts.config import OperatorRules
+    from tidegate.contracts.config.rules import OperatorRules
     from tidegate.operators.options.user_functions import BatchFunction
 
 _WINDOWS = 'write tg.tumbling("1h", grace="5m"), tg.hopping(...), tg.session(...) or tg.unlimited()'
@@ -514,7 +514,7 @@ class Source(Value, Generic[Results]):
 
         Rules also hold what is said of a stream, such as its timestamps: where both say it, the rules count.
         """
-        from tidegate.contracts.config import OperatorRules
+        from tidegate.contracts.config.rules import OperatorRules
 
         kind = option_of(rules, OperatorRules, lambda each: each.kind, "pass rules, such as tg.SuppressionRules(...)")
         options = rules.model_dump(mode="json", exclude_unset=True) if isinstance(rules, OperatorRules) else {}

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from tidegate.console import texts
 from tidegate.console.tables import Cell, cell_of
-from tidegate.contracts.config import OperatorConfig, OperatorRules
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.runtime.configuration.written import written
 from tidegate.runtime.doctor.explanation.explanation import Explanation, Row
 

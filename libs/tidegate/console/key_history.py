@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.console.rows import refuse_too_much
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.operators.registry import operator_for
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.operator_log import OperatorLog

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tidegate.console.overview import EARLIER
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.runtime.configuration.application import settings_of
 from tidegate.runtime.configuration.written import written
 from tidegate.runtime.telemetry.batch_metrics import by_step

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.log_schema import Kind as RowKind
 from tidegate.operators.registry import kind_of, operator_for

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from tidegate.console import texts
-from tidegate.contracts.config import OperatorConfig, OperatorRules, ShownAs
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.option_types import ShownAs
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import Unavailable
 from tidegate.kernels.codecs.shown import shown
 from tidegate.operators.views import is_typed

@@ -11,7 +11,7 @@ import unicodedata
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, NamedTuple
 
-from tidegate.contracts.config import ShownAs
+from tidegate.contracts.config.option_types import ShownAs
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 
 KEY_LENGTH, VALUE_LENGTH = 120, 1_000

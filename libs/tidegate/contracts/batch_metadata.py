@@ -16,7 +16,7 @@ from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME
 from tidegate.contracts.patches import changes, differs, field_types, patched, typed
 
 if TYPE_CHECKING:
-    from tidegate.contracts.config import AddedWindows
+    from tidegate.contracts.config.key_rules import AddedWindows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.contracts.config import OperatorConfig, OperatorRules
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.operator import Operator
 
 

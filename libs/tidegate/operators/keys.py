@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.config import KeyRules, OperatorRules, TimeWindows, Windows
+from tidegate.contracts.config.key_rules import KeyRules, TimeWindows, Windows
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.operator import Array
 from tidegate.kernels import window_keys

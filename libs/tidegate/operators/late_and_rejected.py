@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.event_time import MAX_TIME, NO_STREAM_TIME, NO_TIMESTAMP
 from tidegate.contracts.flow import Passage
 from tidegate.contracts.operator import Array

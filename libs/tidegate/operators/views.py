@@ -12,7 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.contracts.config import KeyRules, OperatorConfig, OperatorRules, ShownAs
+from tidegate.contracts.config.key_rules import KeyRules
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.option_types import ShownAs
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.log_schema import ORIGIN
 
 TIME = pa.timestamp("ms")

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Protocol, TypeVar
 
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka.arrivals import Arrivals, LongPolls

@@ -12,7 +12,9 @@ from importlib.util import find_spec
 import numpy as np
 import pyarrow as pa
 
-from tidegate.contracts.config import KeyRules, OperatorRules, read
+from tidegate.contracts.config.base import read
+from tidegate.contracts.config.key_rules import KeyRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.operator import Layout
 from tidegate.contracts.records import Row

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -178,8 +177,3 @@ def in_columns(type: Any, value: Any) -> Any:
 
 def _as_json(value: Any) -> Any:
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
-
-
-def same_text(left: str, right: str) -> bool:
-    """Whether two JSON texts have the same value."""
-    return bool(json.loads(left) == json.loads(right))

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tests.kernels.codecs.avro_strategies import written
 from tests.kernels.codecs.protobuf_strategies import in_wire_format, message_class
-from tidegate.contracts.config import ShownAs
+from tidegate.contracts.config.option_types import ShownAs
 from tidegate.contracts.values import Avro, AvroOutput, Protobuf
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.shown import shown

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.operators.suppression.partitions import opened, records
-from tidegate.contracts.config import TimestampField
+from tidegate.contracts.config.rules import TimestampField
 from tidegate.contracts.event_time import MAX_TIME
 from tidegate.operators.json_values.event_timestamps import OUT_OF_RANGE, REASONS, event_timestamps
 

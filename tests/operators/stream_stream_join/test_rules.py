@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.event_time import MAX_TIME
 from tidegate.contracts.records import Records, Row

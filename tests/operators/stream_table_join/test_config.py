@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tidegate.contracts.config import TableFacts, TableRead
+from tidegate.contracts.config.operator_config import TableFacts
+from tidegate.contracts.config.rules import TableRead
 from tidegate.operators.stream_table_join.config import StreamTableJoinConfig
 
 pytestmark = pytest.mark.fast

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.operators.suppression import SuppressionConfig
 

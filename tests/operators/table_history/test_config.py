@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.contracts.config import TableFacts, read
+from tidegate.contracts.config.base import read
+from tidegate.contracts.config.operator_config import TableFacts
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.operators.table_history import TableHistoryConfig
 

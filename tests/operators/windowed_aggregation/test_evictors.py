@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import BufferFull, ConfigurationError, UserError
 from tidegate.operators.testing.driver import Driver, Emission
 from tidegate.operators.windowed_aggregation import WindowedAggregation, WindowedAggregationConfig

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tidegate as tg
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import ConfigurationError, UserError
 from tidegate.contracts.records import Records, Row
 from tidegate.operators.testing.driver import Driver

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.contracts.operator import StepResult
 from tidegate.contracts.records import Records, Row

@@ -3,18 +3,6 @@
 from tests.rules.removals import argument, condition, deleted, dropped, instead, outside, preceded, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_DRIVER, _TASK, _PORT, _FILES = (
-    "runtime/batch_loop/driver",
-    "runtime/task/run",
-    "runtime/task/ports",
-    "state/delta_log/data_files",
-)
-_TRANSACTIONS, _DECODER, _STATE = (
-    "runtime/kafka/transactions",
-    "kernels/record_format/record_decoder",
-    "state/local/local_state",
-)
-
 RULES = (
     Rule(
         slug="stable-offsets",

@@ -3,8 +3,6 @@
 from tests.rules.removals import argument, condition, deleted, dropped, instead, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_LOG, _LEDGER = "state/delta_log/operator_log", "runtime/batch_loop/next_metadata"
-
 RULES = (
     Rule(
         slug="committed-files-whole",

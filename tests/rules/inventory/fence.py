@@ -3,8 +3,6 @@
 from tests.rules.removals import argument, condition, deleted, dropped, followed, instead, preceded, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_LOG, _DECISIONS, _ENTRIES = "state/delta_log/operator_log", "state/protocol_decisions", "state/delta_log/log_entries"
-
 RULES = (
     Rule(
         slug="handle-at-own-commit",

@@ -3,8 +3,6 @@
 from tests.rules.removals import argument, condition, deleted, dropped, instead, preceded, replaced, unwrapped, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_CLIENT, _OPENING, _DRIVER = "runtime/kafka/client", "runtime/batch_loop/preflight", "runtime/batch_loop/driver"
-
 RULES = (
     Rule(
         slug="client-per-process",

@@ -3,9 +3,6 @@
 from tests.rules.removals import dropped, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_KEYS, _BYTES, _CHANGES = "operators/keys", "kernels/window_keys", "runtime/configuration/changes"
-_APPLICATION, _CONFIG = "runtime/configuration/application", "contracts/config"
-
 RULES = (
     Rule(
         slug="windows-in-key",

@@ -3,12 +3,6 @@
 from tests.rules.removals import argument, condition, deleted, dropped, preceded, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_DECISIONS, _STATE, _HEADER, _TASK = (
-    "state/protocol_decisions",
-    "state/local/local_state",
-    "state/local/header",
-    "runtime/task/run",
-)
 _CRASHES = "the_decisions_are_right_after_a_crash_at_any_step_of_an_attempt"
 
 RULES = (

@@ -3,8 +3,6 @@
 from tests.rules.removals import argument, condition, deleted, dropped, followed, instead, preceded, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_DECISIONS, _PUBLICATION = "state/protocol_decisions", "runtime/publishing/publication"
-
 RULES = (
     Rule(
         slug="mark-format",

@@ -3,13 +3,6 @@
 from tests.rules.removals import argument, condition, deleted, dropped, followed, preceded, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_CLAIM, _PUBLICATION, _DRIVER = (
-    "runtime/batch_loop/claim",
-    "runtime/publishing/publication",
-    "runtime/batch_loop/driver",
-)
-_STREAM = "runtime/stream/driver"
-
 RULES = (
     Rule(
         slug="shared-lake",

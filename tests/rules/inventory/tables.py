@@ -3,17 +3,7 @@
 from tests.rules.removals import argument, condition, deleted, dropped, instead, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_PINS, _TASK, _DRIVER, _RECOVERY = (
-    "runtime/batch_loop/table_pin",
-    "runtime/task/run",
-    "runtime/batch_loop/driver",
-    "state/local/recovery",
-)
-_ALIGNMENT, _HISTORY, _JOIN = "state/alignment_decisions", "operators/table_history", "operators/stream_table_join"
-_DRIVERS, _LAW = (
-    "runtime/batch_loop/table_stream_alignment",
-    tests("laws/test_alignment", "every_schedule_of_table_and_join_gives_the_same_join_in_the_same_order"),
-)
+_LAW = tests("laws/test_alignment", "every_schedule_of_table_and_join_gives_the_same_join_in_the_same_order")
 
 RULES = (
     Rule(

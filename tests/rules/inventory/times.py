@@ -3,12 +3,6 @@
 from tests.rules.removals import condition, deleted, instead, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_REFUSALS, _SUPPRESSION, _WINDOWS = (
-    "operators/late_and_rejected",
-    "operators/suppression/step",
-    "operators/windowed_aggregation/step",
-)
-
 RULES = (
     Rule(
         slug="time-range",

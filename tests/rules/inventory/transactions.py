@@ -3,7 +3,7 @@
 from tests.rules.removals import argument, condition, deleted, dropped, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_FILE, _HERE = "runtime/kafka/transactions", "runtime/kafka/test_transaction_protocols"
+_HERE = "runtime/kafka/test_transaction_protocols"
 
 RULES = (
     Rule(

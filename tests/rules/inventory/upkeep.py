@@ -3,7 +3,6 @@
 from tests.rules.removals import argument, condition, deleted, dropped, instead, replaced, value
 from tests.rules.rule import Chapter, Rule, tests
 
-_COMPACTION, _CLEANUP, _ORPHANS = "state/upkeep/compaction", "state/upkeep/cleanup", "state/upkeep/orphans"
 _RESCALE = "runtime/repair/test_rescale"
 
 RULES = (

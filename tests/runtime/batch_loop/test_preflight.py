@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.scripted_kafka import ScriptedKafka
-from tidegate.contracts.config import OperatorConfig, read
+from tidegate.contracts.config.base import read
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
 from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.operators.stream_stream_join import StreamStreamJoinConfig

@@ -16,7 +16,9 @@ from tests.metadata import described, small_meta
 from tests.state.logs import HOUR_MS, MiniDriver, files, meta, new_log, rows
 from tests.state.tally_operator import Tally, TallyState
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, Pin
-from tidegate.contracts.config import OperatorConfig, TableRead, read
+from tidegate.contracts.config.base import read
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.rules import TableRead
 from tidegate.contracts.errors import EngineError, StartOver, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import ALWAYS, NEVER
 from tidegate.contracts.records import Records, Row

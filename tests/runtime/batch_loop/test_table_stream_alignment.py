@@ -12,7 +12,7 @@ from tests.lakes import lake_at
 from tests.metadata import described
 from tests.runtime.batch_loop.test_table_pin import PLAN, READER, RESULT
 from tidegate.contracts.batch_metadata import Counts
-from tidegate.contracts.config import TableRead
+from tidegate.contracts.config.rules import TableRead
 from tidegate.contracts.event_time import ALWAYS, NEVER, NO_STREAM_TIME
 from tidegate.runtime.batch_loop.table_stream_alignment import MOST_WAITING_BYTES, Gates, Readers
 from tidegate.runtime.task.messages import Hold, PartitionResult

@@ -8,7 +8,7 @@ import pytest
 
 from tests.metadata import described, small_meta
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import UserError
 from tidegate.operators.suppression import SuppressionConfig
 from tidegate.operators.windowed_aggregation.config import WindowedAggregationConfig

@@ -8,7 +8,7 @@ import pytest
 
 from tests.metadata import small_meta
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
-from tidegate.contracts.config import TimeWindows
+from tidegate.contracts.config.key_rules import TimeWindows
 from tidegate.contracts.errors import ConfigurationError
 from tidegate.runtime.configuration.application import (
     Application,

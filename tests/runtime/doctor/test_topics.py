@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.telemetry.conftest import application, meta
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.runtime.doctor.topics import (
     CHECKS,
     OperatorTopics,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.oracle.record import VECTORS
-from tidegate.contracts.config import Output
+from tidegate.contracts.config.operator_config import Output
 from tidegate.contracts.records import Int64s
 from tidegate.kernels.record_format.record_batch import OutgoingColumns, Stamp
 from tidegate.runtime.publishing.encoding import Destination, outgoing

@@ -17,7 +17,8 @@ from tests.runtime.publishing.test_publication import emissions, marks_sent, not
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tests.state.logs import new_log
 from tidegate.contracts.batch_metadata import Sink
-from tidegate.contracts.config import Output, read
+from tidegate.contracts.config.base import read
+from tidegate.contracts.config.operator_config import Output
 from tidegate.contracts.errors import OutputTooLarge, Undecided
 from tidegate.contracts.records import Records, Row
 from tidegate.kernels.memory.storage import MemoryStorage

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegate.contracts.config import Output
+from tidegate.contracts.config.operator_config import Output
 from tidegate.runtime.kafka.transactions import Producer
 from tidegate.runtime.publishing import encoding
 from tidegate.runtime.publishing.encoding import Destination, PartitionOutput, Rows, open_output, prepare_output

@@ -18,7 +18,7 @@ from tests.runtime.scripted_kafka import PRODUCER_ID, ScriptedKafka
 from tests.state.logs import OPERATOR, commit_rows, new_log, reopened, rows
 from tidegate.contracts.batch_metadata import BatchMeta, Outcome, Settled, Sink
 from tidegate.contracts.clock import SystemClock
-from tidegate.contracts.config import Output
+from tidegate.contracts.config.operator_config import Output
 from tidegate.contracts.errors import EngineError, Fenced, OutputTooLarge, StartOver, StateError
 from tidegate.contracts.naming import group_id
 from tidegate.contracts.records import Row

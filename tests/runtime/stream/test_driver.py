@@ -20,7 +20,7 @@ from tests.hypothesis_profile import sized
 from tests.lakes import lake_at
 from tests.runtime.stream.conftest import records_in
 from tests.runtime.stream.plain_spark import Frame, PlainColumns, PlainContext, PlainSpark, partition_of
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import BufferFull, ConfigurationError, EngineError, Fenced, StateError, Unavailable
 from tidegate.contracts.records import Row
 from tidegate.operators.stream_table_join import StreamTableJoinRules

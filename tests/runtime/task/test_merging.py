@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.event_time import MAX_TIME
 from tidegate.contracts.records import Records, Row
 from tidegate.operators.stream_stream_join import StreamStreamJoinRules

@@ -21,7 +21,8 @@ from tests.runtime.miniature import use_broker
 from tests.runtime.scripted_kafka import ScriptedKafka
 from tidegate.contracts.batch_metadata import Counts
 from tidegate.contracts.clock import SYSTEM_CLOCK
-from tidegate.contracts.config import Output, read
+from tidegate.contracts.config.base import read
+from tidegate.contracts.config.operator_config import Output
 from tidegate.contracts.errors import EngineError, Superseded
 from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.contracts.records import Records, Row

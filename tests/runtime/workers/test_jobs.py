@@ -13,7 +13,7 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.runtime.miniature import application
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.log_schema import FORMAT
 from tidegate.contracts.operator import Layout

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from tidegate.application.options import Fault, Unusable, as_yaml, faults_in, functions_in
 from tidegate.application.places import Place
-from tidegate.contracts.config import OperatorConfig, flatten_topics, with_one_input
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.topics import flatten_topics, with_one_input
 from tidegate.contracts.errors import InvalidValue, Problem
 from tidegate.contracts.naming import NAME_FORM
 from tidegate.contracts.values import Values, schema_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.values import Values
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from tidegate.application.definitions.definition import Definition
 from tidegate.application.options import Fault, Unusable, as_yaml, option_of
 from tidegate.application.places import Place, caller
 from tidegate.application.program import let_workers_import
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import NAME_FORM
 from tidegate.contracts.values import Values, schema_of

@@ -20,7 +20,7 @@ from tidegate.cli.reports.graces import (
     rounded_duration,
     smallest,
 )
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.devkit.charts import Bar, bar_chart

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import yaml
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import UserError
 from tidegate.runtime.configuration.application import Application, application_of, parse, settings_of
 from tidegate.runtime.doctor.change_preview import ChangePreview, Forecast, checked_preview

@@ -8,7 +8,7 @@ from tidegate.console.key_history import KeyQuery, events_of, time_line, waiting
 from tidegate.console.pages.rendering import page
 from tidegate.console.pages.sources import Sources
 from tidegate.console.tables import cell_of
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.operators.registry import kind_of
 

@@ -11,7 +11,8 @@ from tidegate.console import rows
 from tidegate.console.pages.rendering import page as rendered
 from tidegate.console.pages.sources import Sources, content_of
 from tidegate.console.tables import cells_of
-from tidegate.contracts.config import OperatorConfig, OperatorRules
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.log_schema import Kind as RowKind
 from tidegate.operators.registry import kind_of

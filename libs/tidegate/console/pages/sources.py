@@ -5,7 +5,8 @@ from __future__ import annotations
 from tidegate.console.pages.findings import findings, incidents
 from tidegate.console.pages.known_logs import KnownLogs
 from tidegate.console.pages.latest import Latest
-from tidegate.contracts.config import OperatorConfig, OperatorRules
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.operators.registry import kind_of
 from tidegate.runtime.configuration.application import Application

@@ -11,7 +11,8 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from tidegate.contracts.config import OperatorRules, ShownAs
+from tidegate.contracts.config.option_types import ShownAs
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.operators.registry import kind_of
 from tidegate.operators.views import function_of, is_typed, register_outputs
 from tidegate.state.delta_log.operator_log import OperatorLog

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 
 from tidegate.application.target import load
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.devkit.demo import counting, joining, storms, updates
 from tidegate.devkit.demo.departures import PARTITIONS, Departure
 from tidegate.devkit.demo.expected.counts import counted

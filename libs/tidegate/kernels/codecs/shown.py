@@ -7,7 +7,7 @@ from functools import lru_cache
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.config import ShownAs
+from tidegate.contracts.config.option_types import ShownAs
 from tidegate.contracts.values import Registered
 from tidegate.kernels.codecs.port import Decoder
 from tidegate.kernels.codecs.primitives import PrimitiveDecoder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tidegate.contracts.config import read
+from tidegate.contracts.config.base import read
 from tidegate.contracts.errors import BufferFull, ConfigurationError
 from tidegate.operators.deduplicate import Deduplicate, DeduplicateRules
 from tidegate.operators.testing.driver import Driver

@@ -7,17 +7,10 @@ from typing import Annotated, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field, PlainSerializer, ValidationInfo, field_validator
 
-from tidegate.contracts.config import (
-    AddedWindows,
-    Duration,
-    Keep,
-    KeyRules,
-    OperatorConfig,
-    OperatorRules,
-    OutputDeclaration,
-    added_windows,
-    output_windows_of,
-)
+from tidegate.contracts.config.key_rules import AddedWindows, KeyRules, added_windows, output_windows_of
+from tidegate.contracts.config.operator_config import OperatorConfig, OutputDeclaration
+from tidegate.contracts.config.option_types import Duration, Keep
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Values

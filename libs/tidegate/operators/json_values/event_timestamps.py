@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from tidegate.contracts.config import TimestampField
+from tidegate.contracts.config.rules import TimestampField
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.records import Int64s, Records
 from tidegate.operators.json_values import json_fields

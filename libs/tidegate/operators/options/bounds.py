@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Count, Size
+from tidegate.contracts.config.base import Config
+from tidegate.contracts.config.option_types import Count, Size
 from tidegate.contracts.errors import InvalidValue
 
 

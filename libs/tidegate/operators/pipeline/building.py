@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidegate.contracts.config import TableRead
+from tidegate.contracts.config.rules import TableRead
 from tidegate.contracts.flow import Stateless
 from tidegate.contracts.operator import Operator
 from tidegate.contracts.records import STREAM_PORT, TABLE_PORT

@@ -10,7 +10,7 @@ from functools import partial
 from itertools import cycle
 from typing import Any, cast
 
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.building import steps_of
 from tidegate.operators.pipeline.config import (

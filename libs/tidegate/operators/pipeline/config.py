@@ -10,25 +10,11 @@ import pyarrow as pa
 from pydantic import Field, PlainSerializer, PlainValidator, ValidationInfo, field_validator, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from tidegate.contracts.config import (
-    AddedWindows,
-    Held,
-    KeyRules,
-    OperatorConfig,
-    OperatorRules,
-    Output,
-    OutputDeclaration,
-    OutputWindows,
-    PartChange,
-    Partitions,
-    ShownAs,
-    TableFacts,
-    TableRead,
-    TimeWindows,
-    Windows,
-    flatten_topics,
-    holds_nothing,
-)
+from tidegate.contracts.config.key_rules import AddedWindows, KeyRules, OutputWindows, TimeWindows, Windows
+from tidegate.contracts.config.operator_config import OperatorConfig, Output, OutputDeclaration, TableFacts
+from tidegate.contracts.config.option_types import Partitions, ShownAs
+from tidegate.contracts.config.rules import Held, OperatorRules, PartChange, TableRead, holds_nothing
+from tidegate.contracts.config.topics import flatten_topics
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Values

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
-from tidegate.contracts.config import KeyRules, OperatorConfig
+from tidegate.contracts.config.key_rules import KeyRules
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.event_time import MAX_TIME, NO_STREAM_TIME, NO_TIMESTAMP
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.operators.pipeline.config import PipelineRules, Stateful
 from tidegate.operators.pipeline.passage.results import own_columns
 from tidegate.operators.pipeline.rules.graph import Graph, Node

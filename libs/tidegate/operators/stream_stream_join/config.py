@@ -7,17 +7,15 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import ValidationInfo, field_validator
 
-from tidegate.contracts.config import (
+from tidegate.contracts.config.key_rules import (
     AddedWindows,
-    Duration,
     InputWindowsInOutput,
     KeyRules,
-    OperatorConfig,
-    OutputDeclaration,
-    Topic,
     added_windows,
     output_windows_of,
 )
+from tidegate.contracts.config.operator_config import OperatorConfig, OutputDeclaration
+from tidegate.contracts.config.option_types import Duration, Topic
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIME
 from tidegate.contracts.values import Values

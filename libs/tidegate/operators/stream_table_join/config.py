@@ -8,20 +8,16 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import (
+from tidegate.contracts.config.key_rules import (
     AddedWindows,
-    Duration,
-    FunctionName,
     InputWindowsInOutput,
     KeyRules,
-    OperatorConfig,
-    OperatorRules,
-    OutputDeclaration,
-    TableFacts,
-    TableRead,
     added_windows,
     output_windows_of,
 )
+from tidegate.contracts.config.operator_config import OperatorConfig, OutputDeclaration, TableFacts
+from tidegate.contracts.config.option_types import Duration, FunctionName
+from tidegate.contracts.config.rules import OperatorRules, TableRead
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 from tidegate.contracts.values import Values

@@ -12,8 +12,6 @@ from tidegate.operators.testing.cases import Case, Notes, columns, late_rows, pl
 from tidegate.operators.testing.laws import Event, Trace
 from tidegate.operators.testing.strategies import windowed_histories
 
-_LATE = {True: "its window is closed", False: "older than max_lateness"}
-
 
 def suppression_reference(config: SuppressionConfig, history: Sequence[Event], clock_ms: int) -> Trace:
     """Return the trace that the reference predicts."""

@@ -7,19 +7,18 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from tidegate.contracts.config import (
+from tidegate.contracts.config.base import Config
+from tidegate.contracts.config.key_rules import (
     AddedWindows,
-    Config,
-    Duration,
     InputWindowsInOutput,
     KeyRules,
-    OperatorConfig,
-    OperatorRules,
-    OutputDeclaration,
     Windows,
     added_windows,
     output_windows_of,
 )
+from tidegate.contracts.config.operator_config import OperatorConfig, OutputDeclaration
+from tidegate.contracts.config.option_types import Duration
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP, format_duration_ms
 from tidegate.operators.options.bounds import Bounds, EagerBuffer, StrictBuffer

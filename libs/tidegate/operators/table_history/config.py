@@ -6,7 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Duration, KeyRules, OperatorConfig, OperatorRules, Size, TableFacts
+from tidegate.contracts.config.key_rules import KeyRules
+from tidegate.contracts.config.operator_config import OperatorConfig, TableFacts
+from tidegate.contracts.config.option_types import Duration, Size
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 

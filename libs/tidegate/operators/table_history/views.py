@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.operators.table_history.config import TableHistoryConfig, TableHistoryRules
 from tidegate.operators.views import TIME, as_time, create_view, shown_columns, window_columns, window_names

@@ -13,7 +13,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tidegate.contracts.config import OperatorConfig, OperatorRules
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, NO_TIMESTAMP
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import kinds, test_part

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidegate.contracts.config import KeyRules, TimeWindows
+from tidegate.contracts.config.key_rules import KeyRules, TimeWindows
 from tidegate.contracts.event_time import MAX_TIME, MAX_TIMESTAMP, MAX_WINDOW_END
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row

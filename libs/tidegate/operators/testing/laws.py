@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import BufferFull
 from tidegate.contracts.event_time import ALWAYS, MAX_TIMESTAMP, NEVER, NO_STREAM_TIME
 from tidegate.contracts.operator import Layout, Operator, OperatorState, ReadTable, StepResult, TableReader

@@ -16,7 +16,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tidegate.contracts.config import KeyRules, OperatorRules
+from tidegate.contracts.config.key_rules import KeyRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.event_time import MAX_TIME, NO_TIMESTAMP
 from tidegate.contracts.naming import HEADER_WINDOW_END, HEADER_WINDOW_START
 from tidegate.contracts.records import Row

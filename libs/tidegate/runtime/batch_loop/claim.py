@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import Fenced, StateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.log_schema import log_schema

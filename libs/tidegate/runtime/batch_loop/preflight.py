@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegate.contracts.batch_metadata import BatchMeta, Ends
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import EngineError, InputTruncated, OffsetsGone, StateError, TidegateError, UserError
 from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta, Pin, after_document
-from tidegate.contracts.config import OperatorConfig, TableRead
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.rules import TableRead
 from tidegate.contracts.errors import StartOver, StateError, Unavailable, UserError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.contracts.kill_points import reach

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta, Counts, PartitionMeta
-from tidegate.contracts.config import TableRead
+from tidegate.contracts.config.rules import TableRead
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.event_time import ALWAYS
 from tidegate.runtime.configuration.application import Application

@@ -12,18 +12,11 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
-from tidegate.contracts.config import (
-    Config,
-    Duration,
-    Folder,
-    Keep,
-    KeyRules,
-    ModuleName,
-    Name,
-    OperatorConfig,
-    OperatorRules,
-    read,
-)
+from tidegate.contracts.config.base import Config, read
+from tidegate.contracts.config.key_rules import KeyRules
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.option_types import Duration, Folder, Keep, ModuleName, Name
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import ConfigurationError, InvalidValue, Problem, UserError
 from tidegate.contracts.naming import servers_problem
 from tidegate.control.address import Address, url_problem

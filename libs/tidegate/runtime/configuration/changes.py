@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta
-from tidegate.contracts.config import Held, KeyRules, OperatorConfig, holds_nothing
+from tidegate.contracts.config.key_rules import KeyRules
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.rules import Held, holds_nothing
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.runtime.configuration.application import config_hash, config_of, settings_of

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from tidegate.contracts.config import OperatorConfig, OutputDeclaration, flatten_topics, read
+from tidegate.contracts.config.base import read
+from tidegate.contracts.config.operator_config import OperatorConfig, OutputDeclaration
+from tidegate.contracts.config.topics import flatten_topics
 from tidegate.contracts.errors import ConfigurationError, InvalidValue, Problem, UserError
 from tidegate.contracts.naming import name_problem
 from tidegate.operators.registry import config_type, kinds

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import combinations
 
-from tidegate.contracts.config import OperatorConfig, Output
+from tidegate.contracts.config.operator_config import OperatorConfig, Output
 from tidegate.contracts.errors import Problem
 
 Operators = Mapping[str, OperatorConfig]

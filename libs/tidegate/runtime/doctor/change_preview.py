@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import cast
 
 from tidegate.contracts.batch_metadata import BatchMeta, Pin
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.contracts.event_time import format_duration_ms
 from tidegate.contracts.operator import OperatorState, ReadTable, TableReader

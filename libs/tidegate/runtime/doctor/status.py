@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.contracts.batch_metadata import BatchMeta, PartitionMeta, consumer_lag
-from tidegate.contracts.config import TableRead
+from tidegate.contracts.config.rules import TableRead
 from tidegate.contracts.errors import TidegateError, Unavailable
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.current_driver import current_driver

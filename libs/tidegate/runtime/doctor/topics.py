@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import TidegateError
 from tidegate.runtime.batch_loop import preflight
 from tidegate.runtime.batch_loop.next_metadata import first_meta

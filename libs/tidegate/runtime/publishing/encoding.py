@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.batch_metadata import Raised
-from tidegate.contracts.config import AddedWindows, Output
+from tidegate.contracts.config.key_rules import AddedWindows
+from tidegate.contracts.config.operator_config import Output
 from tidegate.contracts.errors import OutputTooLarge
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.operator import Array

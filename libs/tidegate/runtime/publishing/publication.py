@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta, Ends, Outcome
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
-from tidegate.contracts.config import Output
+from tidegate.contracts.config.operator_config import Output
 from tidegate.contracts.errors import StartOver, StateError, TidegateError, Undecided
 from tidegate.contracts.kill_points import armed, reach
 from tidegate.contracts.naming import transactional_id

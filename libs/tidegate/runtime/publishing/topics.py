@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tidegate.contracts.batch_metadata import BatchMeta, Sink
-from tidegate.contracts.config import OperatorConfig, Output
+from tidegate.contracts.config.operator_config import OperatorConfig, Output
 
 
 class Outlets(NamedTuple):

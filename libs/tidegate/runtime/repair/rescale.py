@@ -12,7 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta, Counts
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import EngineError, StateError, UserError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.log_schema import PART_COLUMNS

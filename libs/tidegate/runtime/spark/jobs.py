@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.spark.lake_probe import answer_probe, check_shared
 from tidegate.runtime.spark.starting import StartingSpark

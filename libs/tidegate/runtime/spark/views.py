@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from warnings import warn
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.operators.registry import kind_of
 from tidegate.operators.views import deprecations, register_log, register_outputs
 from tidegate.runtime.spark.s3a import let_read

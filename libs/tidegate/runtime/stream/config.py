@@ -10,7 +10,10 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from tidegate.contracts.config import Config, Folder, Keep, Name, OperatorConfig, OperatorRules
+from tidegate.contracts.config.base import Config
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.option_types import Folder, Keep, Name
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import InvalidValue
 from tidegate.runtime.configuration.lake_place import LakePlace
 from tidegate.state.lake.place import Place

@@ -14,7 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.contracts.config import KeyRules, OperatorRules, ShownAs
+from tidegate.contracts.config.key_rules import KeyRules
+from tidegate.contracts.config.option_types import ShownAs
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import milliseconds_of
 from tidegate.kernels.codecs.shown import shown

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.batch_metadata import Reading
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.flow import NO_SOURCE
 from tidegate.contracts.operator import Array

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tidegate.contracts.batch_metadata import Counts, Raised, Reading
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import TidegateError
 from tidegate.contracts.event_time import ALWAYS, NO_STREAM_TIME
 from tidegate.runtime.environment import REAL, Environment

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 from pyspark import TaskContext
 
 from tidegate.contracts.clock import Clock
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import EngineError, Superseded, TidegateError
 from tidegate.contracts.kill_points import reach
 from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, TableReader

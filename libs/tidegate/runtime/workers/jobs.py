@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from itertools import count
 from typing import Any, TypeVar
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.runtime.spark.lake_probe import ProbeResult, answer_probe, check_shared
 from tidegate.runtime.task.messages import (
     Attempt,

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from threading import Condition, Event, Lock, Thread
 from typing import Any
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.spark.session import leaves_room
 from tidegate.runtime.spark.starting import StartingSpark

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.contracts import kill_points
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.errors import EngineError, Fenced, InputTruncated, Superseded, Undecided
 from tidegate.control.ledger import OperatorKey
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import Counts
-from tidegate.contracts.config import KeyRules
+from tidegate.contracts.config.key_rules import KeyRules
 from tidegate.contracts.event_time import advanced
 from tidegate.contracts.operator import Array, ArraySpec, Layout, OffsetColumns, StepResult, Storage
 from tidegate.contracts.records import Records

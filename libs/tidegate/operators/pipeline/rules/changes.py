@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from tidegate.contracts.config import Held, OperatorRules, PartChange
+from tidegate.contracts.config.rules import Held, OperatorRules, PartChange
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import Values
 from tidegate.operators.pipeline.rules.graph import Graph, Origins, Wire

@@ -8,7 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.contracts.config import KeyRules, OperatorConfig, OperatorRules, OutputDeclaration, TimeWindows, Windows
+from tidegate.contracts.config.key_rules import KeyRules, TimeWindows, Windows
+from tidegate.contracts.config.operator_config import OperatorConfig, OutputDeclaration
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.values import HeaderForms, KeyForm, Values, struct_of_headers
 from tidegate.kernels.codecs.registered import key_type

@@ -11,7 +11,9 @@ import pyarrow as pa
 from pydantic import ValidationError
 from pydantic_core import InitErrorDetails
 
-from tidegate.contracts.config import KeyRules, OperatorRules, OutputDeclaration, Windows
+from tidegate.contracts.config.key_rules import KeyRules, Windows
+from tidegate.contracts.config.operator_config import OutputDeclaration
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import InvalidValue, UserError
 from tidegate.contracts.values import (
     PRIMITIVES,

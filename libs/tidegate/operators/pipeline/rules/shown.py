@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tidegate.contracts.config import OperatorRules, ShownAs
+from tidegate.contracts.config.option_types import ShownAs
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.values import PRIMITIVES
 from tidegate.operators.pipeline.rules.graph import Graph
 from tidegate.operators.pipeline.rules.places import Place

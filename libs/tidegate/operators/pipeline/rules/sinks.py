@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from tidegate.contracts.config import (
+from tidegate.contracts.config.key_rules import (
     AddedWindows,
     KeyRules,
-    OperatorConfig,
-    OperatorRules,
-    OutputDeclaration,
     OutputWindows,
     Windows,
     added_windows,
     output_windows_of,
     writable_windows,
 )
+from tidegate.contracts.config.operator_config import OperatorConfig, OutputDeclaration
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.operators.pipeline.rules.places import as_config
 from tidegate.operators.registry import config_type
 

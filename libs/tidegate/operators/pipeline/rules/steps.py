@@ -8,16 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 import pyarrow as pa
 from pydantic import Field, SerializeAsAny, model_serializer
 
-from tidegate.contracts.config import (
-    Config,
-    FunctionName,
-    KeyRules,
-    Name,
-    OperatorRules,
-    OutputWindows,
-    Partitions,
-    Topic,
-)
+from tidegate.contracts.config.base import Config
+from tidegate.contracts.config.key_rules import KeyRules, OutputWindows
+from tidegate.contracts.config.option_types import FunctionName, Name, Partitions, Topic
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.values import Fields, as_written
 from tidegate.operators.pipeline.rules.value_types import OutputType, RegisteredType, value_as_written
 

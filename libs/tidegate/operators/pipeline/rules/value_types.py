@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 from pydantic import PlainSerializer, PlainValidator
 
-from tidegate.contracts.config import Format
+from tidegate.contracts.config.option_types import Format
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.values import (
     PRIMITIVES,

@@ -8,18 +8,10 @@ from typing import Annotated, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import (
-    AddedWindows,
-    Count,
-    Duration,
-    JsonField,
-    OperatorConfig,
-    OperatorRules,
-    OutputDeclaration,
-    OutputWindows,
-    TimeWindows,
-    Windows,
-)
+from tidegate.contracts.config.key_rules import AddedWindows, OutputWindows, TimeWindows, Windows
+from tidegate.contracts.config.operator_config import OperatorConfig, OutputDeclaration
+from tidegate.contracts.config.option_types import Count, Duration
+from tidegate.contracts.config.rules import JsonField, OperatorRules
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.event_time import MAX_TIMESTAMP
 from tidegate.contracts.values import PRIMITIVES, Values

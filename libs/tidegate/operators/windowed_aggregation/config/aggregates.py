@@ -8,7 +8,9 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 import pyarrow as pa
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, model_validator
 
-from tidegate.contracts.config import Config, FunctionName, JsonField
+from tidegate.contracts.config.base import Config
+from tidegate.contracts.config.option_types import FunctionName
+from tidegate.contracts.config.rules import JsonField
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.values import Fields, Values
 

@@ -7,7 +7,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Count, Duration, FunctionName, JsonField
+from tidegate.contracts.config.base import Config
+from tidegate.contracts.config.option_types import Count, Duration, FunctionName
+from tidegate.contracts.config.rules import JsonField
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.naming import function_problem
 from tidegate.operators.windowed_aggregation.config.aggregates import read_source

@@ -7,7 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from tidegate.contracts.config import Config, Duration
+from tidegate.contracts.config.base import Config
+from tidegate.contracts.config.option_types import Duration
 from tidegate.contracts.errors import InvalidValue
 
 Length = Annotated[Duration, Field(gt=0)]

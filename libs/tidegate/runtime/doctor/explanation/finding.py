@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.contracts.batch_metadata import BatchMeta, Pin
-from tidegate.contracts.config import OperatorConfig, OperatorRules, ShownAs
+from tidegate.contracts.config.operator_config import OperatorConfig
+from tidegate.contracts.config.option_types import ShownAs
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import TidegateError, UserError
 from tidegate.operators.registry import kind_of, operator_for
 from tidegate.runtime.configuration.application import Application, config_of

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.operator import Operator
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import small

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
-from tidegate.contracts.config import OperatorRules
+from tidegate.contracts.config.rules import OperatorRules
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.workers.lanes import Item, WorkerLost
 from tidegate.runtime.workers.messages import BesideName

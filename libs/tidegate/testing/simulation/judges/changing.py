@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.operator import OperatorState, StepResult
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.cases import cases

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.config import OperatorConfig
+from tidegate.contracts.config.operator_config import OperatorConfig
 from tidegate.contracts.event_time import NO_STREAM_TIME
 from tidegate.contracts.operator import OperatorState, ReadTable, StepResult, measured
 from tidegate.contracts.records import Row

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, ParamSpec
 import pyarrow as pa
 
 from tidegate.contracts.batch_metadata import BatchMeta
-from tidegate.contracts.config import OperatorConfig, Output
+from tidegate.contracts.config.operator_config import OperatorConfig, Output
 from tidegate.contracts.flow import NO_SOURCE
 from tidegate.contracts.naming import (
     HEADER_BATCH,
