@@ -42,14 +42,10 @@ if TYPE_CHECKING:
         uuid,
     )
     from tidegate.application.limits import max_bytes, max_keys, time_limit, window_close
-    from tidegate.application.streams import (
-        Rekeyed,
-        Stream,
-        Table,
-        Windowed,
-        WindowedStream,
-        WindowResults,
-    )
+    from tidegate.application.streams.rekeyed import Rekeyed
+    from tidegate.application.streams.stream import Stream, WindowedStream, WindowResults
+    from tidegate.application.streams.table import Table
+    from tidegate.application.streams.windowed import Windowed
     from tidegate.application.windows import hopping, session, tumbling, unlimited
     from tidegate.expressions.column import Column, col
     from tidegate.operators.deduplicate import DeduplicateConfig, DeduplicateRules
@@ -159,14 +155,10 @@ _NAMES = {
     "tidegate.operators.options.user_functions": ("BatchFunction",),
     "tidegate.expressions.column": ("Column", "col"),
     "tidegate.application.limits": ("max_bytes", "max_keys", "time_limit", "window_close"),
-    "tidegate.application.streams": (
-        "Rekeyed",
-        "Stream",
-        "Table",
-        "Windowed",
-        "WindowedStream",
-        "WindowResults",
-    ),
+    "tidegate.application.streams.rekeyed": ("Rekeyed",),
+    "tidegate.application.streams.stream": ("Stream", "WindowedStream", "WindowResults"),
+    "tidegate.application.streams.table": ("Table",),
+    "tidegate.application.streams.windowed": ("Windowed",),
     "tidegate.application.windows": ("hopping", "session", "tumbling", "unlimited"),
     "tidegate.operators.deduplicate": ("DeduplicateConfig", "DeduplicateRules"),
     "tidegate.operators.pipeline": ("PipelineConfig", "PipelineRules"),

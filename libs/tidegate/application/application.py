@@ -26,7 +26,8 @@ from tidegate.application.options import (
 )
 from tidegate.application.places import Place, caller
 from tidegate.application.program import is_loading
-from tidegate.application.streams import Stream, Table, WindowedStream
+from tidegate.application.streams.stream import Stream, WindowedStream
+from tidegate.application.streams.table import Table
 from tidegate.contracts.config.topics import topics_problem
 from tidegate.contracts.errors import ConfigurationError, Problem, UserError
 from tidegate.contracts.naming import NAME_FORM, is_name

@@ -10,7 +10,8 @@ from tidegate.application.definitions.definition import Definition
 from tidegate.application.frames.source import FrameSource
 from tidegate.application.options import Duration, Fault
 from tidegate.application.places import caller
-from tidegate.application.streams import Stream, Table
+from tidegate.application.streams.stream import Stream
+from tidegate.application.streams.table import Table
 from tidegate.contracts.values import decimal_of
 
 if TYPE_CHECKING:

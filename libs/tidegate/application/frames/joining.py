@@ -10,7 +10,8 @@ from tidegate.application.definitions.definition import Definition
 from tidegate.application.frames.source import FrameSource, TwoFrames
 from tidegate.application.options import Duration, Fault
 from tidegate.application.places import caller
-from tidegate.application.streams import Startable, Stream
+from tidegate.application.streams.stream import Stream
+from tidegate.application.streams.value import Startable
 from tidegate.contracts.errors import UserError
 
 _OF_BOTH = ("max_ahead", "rewind_window")

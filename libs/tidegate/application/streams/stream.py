@@ -1,355 +1,42 @@
-"""Streams, windows and tables, and the methods that turn them into operators.
+"""Streams, and the methods from which operators grow.
 
-Each method returns a new frozen value; only `to` and `keep` register an operator. Unsound combinations have no method:
-only windows can be emitted when they close, and a table has no `to`.
+Only windows can be emitted when they close: other results have no such method.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, overload
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, overload
 
-from tidegate.application.aggregates import Aggregate
-from tidegate.application.definitions.chains import Definitions, merged, unread
+from tidegate.application.definitions.chains import Definitions, merged
 from tidegate.application.definitions.definition import Definition
-from tidegate.application.evictors import Evictor
 from tidegate.application.formats import (
     Fields,
     Format,
     KafkaWindows,
     emitted,
-    encoded,
     function_choosing,
     function_making,
     known_fields,
 )
 from tidegate.application.limits import EagerBound, StrictBound, TimeLimit, WindowClose, as_options, bounds_as_options
-from tidegate.application.options import Duration, Fault, Function, Unusable, function_name, option_of, optional
+from tidegate.application.options import Duration, Fault, Function, function_name, option_of, optional
 from tidegate.application.places import caller
+from tidegate.application.streams.output import register, topic_option, written_as
+from tidegate.application.streams.rekeyed import Rekeyed
+from tidegate.application.streams.table import Table
+from tidegate.application.streams.value import FIELDS, Condition, Results, Startable, Value, sql_option
+from tidegate.application.streams.windowed import Windowed
 from tidegate.application.windows import EndingWindow, Window
-from tidegate.contracts.naming import NAME_FORM, function_problem, is_name
-from tidegate.expressions.column import Column
 
 if TYPE_CHECKING:
-    from tidegate.application.frames.query import Query
     from tidegate.contracts.config.rules import OperatorRules
     from tidegate.operators.options.user_functions import BatchFunction
 
+
 _WINDOWS = 'write tg.tumbling("1h", grace="5m"), tg.hopping(...), tg.session(...) or tg.unlimited()'
 Timer = Literal["first_update", "last_update", "window_end"]
-
-
-@dataclass(frozen=True)
-class Value:
-    """A step of a program: what is defined so far. Two values are equal if they define the same."""
-
-    definition: Definition
-    definitions: Definitions = field(repr=False, compare=False)
-
-    others: ClassVar[Mapping[str, str]] = {}
-    """What to write instead of a method that this type lacks, by the method's name."""
-
-    if not TYPE_CHECKING:  # a type checker reports the missing method itself
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError, with what to write instead if that is known."""
-            remedy = self.others.get(name) or _nearest(name, dir(type(self)))
-            text = f"{type(self).__name__} has no attribute {name!r}" + (f"; {remedy}" if remedy else "")
-            raise AttributeError(text, name=name, obj=self)
-
-    def _stateless(self, verb: str, options: dict[str, Any]) -> Self:
-        """Return what is defined so far with a further step without state."""
-        chain = self.definition.as_pipeline()
-        return replace(self, definition=chain.after(verb, caller(), options, (), len(chain.steps)))
-
-
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return what to write instead of a name that is nearly one of those known; None if it is like none of them."""
-    found = get_close_matches(name, [each for each in known if not each.startswith("_")], 1)
-    return f"write .{found[0]}" if found else None
-
-
-Condition: TypeAlias = "str | Column"
-"""A condition in SQL: `count < 3`, or with columns: `tg.col("count") < 3`."""
-_SQL = 'write SQL as text, such as "count < 3", or columns, such as tg.col("count") < 3'
-
-
-@dataclass(frozen=True)
-class Startable(Value):
-    """What a program has defined; on a streaming DataFrame it can be started by itself."""
-
-    def start(
-        self,
-        name: str,
-        *,
-        lake: str | Path,
-        partitions: int = 4,
-        keep_output: Duration = "forever",
-        state: str | Path = "state",
-        checkpoint: str | Path | None = None,
-        trigger: Mapping[str, Any] | None = None,
-    ) -> Query:
-        """Start the operator on its streaming DataFrame, and return a handle. Its log is the Delta table <lake>/<name>.
-
-        The options are those of `tidegate.spark.start`. A query of that name and lake which this process runs is
-        stopped first, so a notebook's cell can be run again. Raise ConfigurationError with all problems, each with its
-        file and line; UserError if the stream begins with a topic.
-        """
-        options = {
-            "lake": lake,
-            "partitions": partitions,
-            "keep_output": keep_output,
-            "state": state,
-            "checkpoint": checkpoint,
-            "trigger": trigger,
-        }
-        query: Query = self.definitions.start(self.definition.as_operator(), name, options)
-        return query
-
-
-@dataclass(frozen=True)
-class Table(Startable):
-    """A table, which streams can be joined with.
-
-    `fields`: those of its values, if they are JSON and known. `value`: the type of its values, if they are Avro or
-    Protobuf.
-    """
-
-    fields: Mapping[str, Any] | None = field(default=None, compare=False)
-    value: Mapping[str, Any] | None = field(default=None, compare=False)
-
-    others: ClassVar[Mapping[str, str]] = {
-        "join": "join a stream with it: app.stream(TOPIC, name=...).join(table, how=...)",
-        **dict.fromkeys(("to", "keep"), "a table has no results; join a stream with it, or query its views"),
-    }
-
-
-def _topic(topic: str) -> Any:
-    return option_of(
-        topic, str, lambda each: each, "name a topic as text, or call .keep() to keep results in the lake alone"
-    )
-
-
-Results = TypeVar("Results", bound="Stream | WindowedStream")
-
-
-@dataclass(frozen=True)
-class Windowed(Value, Generic[Results]):
-    """A stream whose records are assigned to windows."""
-
-    results: Callable[[Definition, Definitions], Results] = field(repr=False)
-
-    others: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            ("to", "keep", "suppress"), "call a method that computes results of each window first, such as .count()"
-        ),
-        **{name: f"write .aggregate(tg.{name}(FIELD))" for name in ("sum", "min", "max", "avg", "first", "last")},
-        "collect": "write .aggregate(tg.collect(FIELD))",
-    }
-
-    def count(
-        self,
-        *,
-        name: str | None = None,
-        emit: Literal["updates", "on_time"] | None = None,
-        every: int | None = None,
-        evictor: Evictor | None = None,
-        retention: Duration | None = None,
-    ) -> Results:
-        """Return the number of records of each key and window; the options are those of `aggregate`."""
-        return self._results(".count", {"count": True}, (), name, emit, every, evictor, retention)
-
-    @overload
-    def aggregate(
-        self,
-        function: Function,
-        /,
-        *,
-        name: str | None = None,
-        emits: Fields | None = None,
-        emit: Literal["updates", "on_time"] | None = None,
-        every: int | None = None,
-        evictor: Evictor | None = None,
-        retention: Duration | None = None,
-    ) -> Results: ...
-
-    @overload
-    def aggregate(
-        self,
-        *aggregates: Aggregate,
-        name: str | None = None,
-        emit: Literal["updates", "on_time"] | None = None,
-        every: int | None = None,
-        evictor: Evictor | None = None,
-        retention: Duration | None = None,
-        **fields: Aggregate,
-    ) -> Results: ...
-
-    def aggregate(
-        self,
-        *aggregates: Any,
-        name: str | None = None,
-        emits: Any = None,
-        emit: Literal["updates", "on_time"] | None = None,
-        every: int | None = None,
-        evictor: Evictor | None = None,
-        retention: Duration | None = None,
-        **fields: Any,
-    ) -> Results:
-        """Return what is computed of the records of each key and window: aggregates, or what a function computes.
-
-        `fields`: aggregates by the names of the fields that they become: `n=tg.count(), gust=tg.max("weather.gust")`.
-        `name`: of the step; default: `aggregate`. `emits`: the fields of what a function computes, if steps behind read
-        them. `emit`: `updates`, every change (default); `on_time`, when the window ends, then every change. `every`:
-        instead of `emit`, a result after every so many records of the window. `evictor`: which elements a window loses
-        when a result is emitted. `retention`: how long windows are kept, from their start (sessions: from their end);
-        default: until they close.
-        """
-        computed: Any = {
-            (each.name if isinstance(each, Aggregate) else "function"): (
-                each.option if isinstance(each, Aggregate) else _function(each)
-            )
-            for each in aggregates
-        }
-        given = len(aggregates) + len(fields)
-        computed |= {
-            field: each.named_option if isinstance(each, Aggregate) else _function(each)
-            for field, each in fields.items()
-        }
-        twice = [] if len(computed) == given else [_given_twice((*aggregates, *fields.values()))]
-        if not given:
-            computed = Unusable(Fault(".aggregate()", "nothing to compute", _AGGREGATES))
-        return self._results(".aggregate", computed, twice, name, emit, every, evictor, retention, emits)
-
-    def reduce(
-        self,
-        function: Function,
-        /,
-        *,
-        emits: Fields,
-        name: str | None = None,
-        emit: Literal["updates", "on_time"] | None = None,
-        every: int | None = None,
-        retention: Duration | None = None,
-    ) -> Results:
-        """Return what a function merges the values of each key and window into. A window keeps that, not the records.
-
-        `function`: gets two record batches with the fields of the values, and returns one in which row i is what row i
-        of both is merged into. It must be associative and commutative; `tidegate.testing.check_merge_function` checks
-        that. `emits`: these fields. The other options are those of `aggregate`.
-        """
-        reduction = {"function": function_name(function), "emits": known_fields(emits)}
-        return self._results(".reduce", {"reduce": reduction}, (), name, emit, every, None, retention)
-
-    def _results(
-        self,
-        verb: str,
-        aggregate: dict[str, Any] | Unusable,
-        faults: Iterable[Fault],
-        name: str | None,
-        emit: str | None,
-        every: int | None,
-        evictor: Evictor | None,
-        retention: Duration | None,
-        emits: Fields | None = None,
-    ) -> Results:
-        options = {
-            "aggregate": aggregate,
-            "every": every,
-            "emit": "updates" if emit is None and every is None else emit,
-            "evictor": optional(
-                evictor, Evictor, lambda each: dict(each.options), "write an evictor, such as tg.newest(100)"
-            ),
-            "retention": retention,
-            "emits": optional(emits, object, known_fields, _FIELDS),
-        }
-        return self.results(self.definition.completed(verb, caller(), options, faults, name), self.definitions)
-
-
-_AGGREGATES = "write tg.count(), tg.sum(FIELD) and so on, or pass a function, or its name as text: module:function"
-
-
-def _function(aggregate: Any) -> Any:
-    """Return the option of an aggregate that is a function, by itself or by its name."""
-    if isinstance(aggregate, str) and function_problem(aggregate) is not None:
-        return Unusable(Fault(aggregate, "not an aggregate", _AGGREGATES))
-    if callable(aggregate) or isinstance(aggregate, str):
-        return function_name(aggregate)
-    return option_of(aggregate, Aggregate, str, _AGGREGATES)
-
-
-def _given_twice(aggregates: Iterable[Any]) -> Fault:
-    names = ", ".join(each.name if isinstance(each, Aggregate) else str(each) for each in aggregates)
-    return Fault(names, "an aggregate is given twice", "give each once")
-
-
-@dataclass(frozen=True)
-class Rekeyed(Value, Generic[Results]):
-    """Rows with another key, which go to a topic: there each key has its partition."""
-
-    results: Callable[[Definition, Definitions], Results] = field(repr=False)
-
-    others: ClassVar[Mapping[str, str]] = {
-        **dict.fromkeys(
-            ("window", "suppress", "deduplicate", "join", "apply", "merge"),
-            "write .through(TOPIC, partitions=NUMBER) first: only there are all rows of a key in one partition",
-        ),
-        **dict.fromkeys(
-            ("filter", "require", "with_columns", "select", "map", "flat_map", "named"),
-            "call it before .select_key(...), or behind .through(TOPIC, partitions=NUMBER)",
-        ),
-        "keep": "write the rows to a topic: .to(TOPIC, partitions=NUMBER)",
-    }
-
-    def through(self, topic: str, *, partitions: int, name: str | None = None) -> Results:
-        """Register the operator that writes the rows to the topic; return them as another one reads them from there.
-
-        So what follows has all rows of a key in one partition: that of the key as Kafka's own clients choose it among
-        the topic's `partitions`. Its keys and values have the types that are known here, and timestamps stay. Late and
-        rejected records go to the same topic of dead letters, and time advances on its own as before. `name`: of the
-        operator that reads the topic; default: NAME_TOPIC, with `_` for what names cannot have.
-        """
-        place, written = caller(), _by_keys(topic, partitions)
-        _register(self, "through", written)
-        known = self.definition.options
-        options = {"input": written["output"]} | {option: known.get(option) for option in _KEPT_BEHIND}
-        called = _name_behind(self.definition.name, topic) if name is None else name
-        stream = Definition.begun(called, ".through", place, options).as_pipeline()
-        if isinstance(written["output"], Unusable):
-            stream = replace(stream, problems=())  # the operator that writes the topic has reported it
-        self.definitions.begin(stream)
-        return self.results(stream, self.definitions)
-
-    def to(self, topic: str, *, partitions: int, value: Format | None = None) -> None:
-        """Register the operator; write the rows to the topic, exactly once, and keep them in the lake too.
-
-        Each row is in the partition of its new key, as Kafka's own clients choose it among the topic's `partitions`.
-        `value`: the format in which values are written: one of Kafka's own serializers, for their only field, Avro
-        or Protobuf.
-        """
-        _register(_written(self, value), "to", _by_keys(topic, partitions))
-
-
-def _by_keys(topic: str, partitions: int) -> dict[str, Any]:
-    """Return the options of an output by keys. Without a topic that can be used, nothing needs its partitions."""
-    output = _topic(topic)
-    return {"output": output, "output_partitions": None if isinstance(output, Unusable) else partitions}
-
-
-_KEPT_BEHIND = ("dead_letters", "idle_after", "rewind_window", "time")
-"""Options of a stream that count for what reads it through a topic, too."""
-
-
-def _name_behind(name: str, topic: object) -> Any:
-    """Return the name of the operator that reads a stream through the topic; Unusable if it is too long."""
-    found = re.sub(r"[^a-z0-9_]", "_", f"{name}_{topic}".lower())
-    if is_name(found):
-        return found
-    return Unusable(Fault(found, "the name is too long", f"add name=..., with {NAME_FORM}"))
 
 
 @dataclass(frozen=True)
@@ -371,7 +58,7 @@ class Source(Value, Generic[Results]):
 
     def filter(self, condition: Condition | BatchFunction) -> Self:
         """Return the rows for which the condition is true, or which the function chooses. Time of the others counts."""
-        chosen: Any = {"function": function_choosing(condition)} if callable(condition) else _sql(condition)
+        chosen: Any = {"function": function_choosing(condition)} if callable(condition) else sql_option(condition)
         return self._stateless(".filter", {"filter": chosen})
 
     def map(self, function: BatchFunction) -> Self:
@@ -384,15 +71,17 @@ class Source(Value, Generic[Results]):
 
     def require(self, condition: Condition, reason: str) -> Self:
         """Return the rows for which the condition is true. The others are rejected and move no time."""
-        return self._stateless(".require", {"require": _sql(condition), "reason": reason})
+        return self._stateless(".require", {"require": sql_option(condition), "reason": reason})
 
     def with_columns(self, **fields: Condition) -> Self:
         """Return the rows with further fields in their values, or with others in place of fields of the same names."""
-        return self._stateless(".with_columns", {"with_columns": {name: _sql(each) for name, each in fields.items()}})
+        return self._stateless(
+            ".with_columns", {"with_columns": {name: sql_option(each) for name, each in fields.items()}}
+        )
 
     def select(self, **fields: Condition) -> Self:
         """Return the rows with values that have these fields alone."""
-        return self._stateless(".select", {"select": {name: _sql(each) for name, each in fields.items()}})
+        return self._stateless(".select", {"select": {name: sql_option(each) for name, each in fields.items()}})
 
     def named(self, name: str) -> Self:
         """Return the rows of the same step, which has this name: views of its results have it, too.
@@ -424,7 +113,7 @@ class Source(Value, Generic[Results]):
         It is written by the serializer of Kafka's for its type. `through` or `to` then brings the rows of one key
         together in one partition of a topic.
         """
-        rekeyed = self._stateless(".select_key", {"select_key": _sql(key)})
+        rekeyed = self._stateless(".select_key", {"select_key": sql_option(key)})
         return Rekeyed(rekeyed.definition, self.definitions, self._output)
 
     def join(
@@ -461,7 +150,7 @@ class Source(Value, Generic[Results]):
             "wait_for_table": wait_for_table,
             "before_history": before_history,
             "joiner": function_name(joiner),
-            "emits": optional(emits, object, known_fields, _FIELDS),
+            "emits": optional(emits, object, known_fields, FIELDS),
         }
         if emits is None and joiner is None and isinstance(table, Table):
             options |= {"emits": table.fields, "table_value": table.value}
@@ -574,11 +263,11 @@ class Stream(Source["Stream"], Startable):
         `value`: the format in which values are written: one of Kafka's own serializers, for their only field, Avro
         or Protobuf.
         """
-        _register(_written(self, value), "to", {"output": _topic(topic)})
+        register(written_as(self, value), "to", {"output": topic_option(topic)})
 
     def keep(self) -> None:
         """Register the operator; keep its results in the lake alone, where views show them."""
-        _register(self, "keep", {})
+        register(self, "keep", {})
 
     def _output(self, definition: Definition, definitions: Definitions) -> Stream:
         return Stream(definition, definitions)
@@ -636,24 +325,14 @@ class WindowedStream(Source["WindowedStream"], Startable):
         or Protobuf.
         """
         windows = optional(key, KafkaWindows, lambda _: "kafka", "write key=tg.kafka_windows(), or leave it out")
-        _register(_written(self, value), "to", {"output": _topic(topic), "output_windows": windows})
+        register(written_as(self, value), "to", {"output": topic_option(topic), "output_windows": windows})
 
     def keep(self) -> None:
         """Register the operator; keep its results in the lake alone, where views show them."""
-        _register(self, "keep", {})
+        register(self, "keep", {})
 
     def _output(self, definition: Definition, definitions: Definitions) -> WindowedStream:
         return WindowedStream(definition, definitions)
-
-
-def _written(results: Value, value: Format | None) -> Value:
-    """Return the results with their values in that format; None: as they are."""
-    return results if value is None else results._stateless(".to", {"encode": encoded(value)})
-
-
-def _register(results: Value, verb: str, options: dict[str, Any]) -> None:
-    faults = unread(results.definition, verb) if verb == "keep" else []
-    results.definitions.add(results.definition.as_operator().after(f".{verb}", caller(), options, faults))
 
 
 @dataclass(frozen=True)
@@ -709,10 +388,3 @@ class WindowResults(WindowedStream):
             faults.append(Fault("on_time", "a final result leaves once, when its window closes", "remove emit"))
         final = {"emit": "final", **options}
         return WindowedStream(self.definition.amended(".suppress", caller(), final, faults), self.definitions)
-
-
-_FIELDS = "write {NAME: TYPE}, or pass a dataclass"
-
-
-def _sql(condition: object) -> Any:
-    return option_of(condition, (str, Column), str, _SQL)
