@@ -40,7 +40,7 @@ from tidegate.kernels.record_format.record_batch import OutgoingColumns
 from tidegate.runtime.install.paths import jars
 from tidegate.runtime.kafka.client import KafkaClient
 from tidegate.runtime.kafka.topics import create_topic
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import metas_of
 
 HELD, KILLS, PARTITIONS = 10_000_000, 20, 1
@@ -222,9 +222,9 @@ def ways_of(batch: BatchMeta) -> tuple[str, ...]:
     return tuple((change.recovered or "go on").partition(":")[0] for change in batch.changed.values())
 
 
-def _written_s(log: OperatorLog, version: int) -> float:
+def _written_s(log: LogVersion, version: int) -> float:
     return (log.place.folder / "_delta_log" / f"{version:020}.json").stat().st_mtime
 
 
-def _log(folder: Path) -> OperatorLog:
-    return OperatorLog.at(lake_at(folder / "lake" / OPERATOR), None)
+def _log(folder: Path) -> LogVersion:
+    return LogVersion.at(lake_at(folder / "lake" / OPERATOR), None)

@@ -34,6 +34,7 @@ from tidegate.state.delta_log.attempt_files import Naming, write_file
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import DataFile
 from tidegate.state.delta_log.delta_snapshot import load
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 NAME, TOPIC = "updates", "in"
@@ -99,7 +100,7 @@ def claim(application: Application) -> OperatorLog:
 
 def catch_up_to_the_last(application: Application) -> list[BatchMeta]:
     """Read what the control database reads when it lacks the last batches."""
-    log = OperatorLog.at(lake_at(application.lake.folder / NAME), None)
+    log = LogVersion.at(lake_at(application.lake.folder / NAME), None)
     batches = earlier_batches.gapless_range(log)
     assert batches.stop - batches.start <= TOGETHER * 1_000
     return earlier_batches.metas_of(log, range(batches.stop - 5, batches.stop))

@@ -10,7 +10,7 @@ from tidegate.contracts.naming import group_id
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.kafka.offsets import committed_offsets, latest
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
 
@@ -39,7 +39,7 @@ def _has_arrived(application: Application, name: str) -> bool:
 
 def _is_committed(application: Application, name: str) -> bool:
     log, topics = open_lake(application.lake / name), application.operators[name].inputs
-    newest = OperatorLog.at(log, None).newest() if has_version(log, None) else None
+    newest = LogVersion.at(log, None).newest() if has_version(log, None) else None
     return newest is not None and newest.read_to == {
         topic: latest(client(application.kafka), topic) for topic in topics
     }

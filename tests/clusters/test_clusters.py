@@ -15,7 +15,7 @@ from tests.kill.service import Service, Start
 from tests.lakes import lake_at
 from tests.patience import wait_for
 from tidegate.devkit.embedded_broker import free_ports
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -65,7 +65,7 @@ class Run:
 
     def newest(self):
         """The metadata of the newest commit."""
-        return OperatorLog.at(lake_at(self._log), None).newest()
+        return LogVersion.at(lake_at(self._log), None).newest()
 
     def _reached(self) -> dict[int, int]:
         return self.newest().next_offsets

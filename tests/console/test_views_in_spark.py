@@ -21,7 +21,7 @@ from tidegate.console.pages.known_logs import KnownLogs
 from tidegate.console.sql.views import OperatorViews, define, views_of
 from tidegate.contracts.records import Row
 from tidegate.runtime.configuration.application import Application
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.opening import open_lake
 
 pytestmark = pytest.mark.spark
@@ -143,7 +143,7 @@ def test_every_view_has_the_rows_that_it_has_in_spark(views: list[OperatorViews]
     [of_operator] = [each for each in views if each.log == f"{name}_log"]
     full = set()
     with duckdb.connect() as connection:
-        define(connection, [of_operator], lambda each: OperatorLog.at(open_lake(each.place), each.version).dataset())
+        define(connection, [of_operator], lambda each: LogVersion.at(open_lake(each.place), each.version).dataset())
         for view in of_operator.views:
             ours = connection.execute(f"SELECT * FROM {view}").to_arrow_table()
             theirs = rows_of(in_spark, f"SELECT * FROM {view}", "")

@@ -41,7 +41,7 @@ from tidegate.runtime.configuration.application import load, settings_of
 from tidegate.runtime.kafka.client import client
 from tidegate.runtime.spark.views import register
 from tidegate.state import earlier_batches
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -234,7 +234,7 @@ class Changing:
 
     def batches(self):
         """The numbers of the log's batches."""
-        return [meta.batch for meta in earlier_batches.metas(OperatorLog.at(lake_at(self.lake / NAME), None))]
+        return [meta.batch for meta in earlier_batches.metas(LogVersion.at(lake_at(self.lake / NAME), None))]
 
     def emitted(self):
         """(key, value, timestamp, cause) of what left, in order."""
@@ -335,7 +335,7 @@ def test_views_show_a_new_step_as_empty_where_the_log_is_older_than_it(changing)
         return here.spark.sql(held).collect()[0][0]
 
     assert shown() == 0
-    before = OperatorLog.at(lake_at(here.lake / NAME), None).version
+    before = LogVersion.at(lake_at(here.lake / NAME), None).version
     here.feed(AFTER)
     here.catch_up()
     assert shown() > 0 == shown(before)

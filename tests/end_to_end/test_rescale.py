@@ -25,7 +25,7 @@ from tidegate.kernels.record_format.partitioner import partitions_of
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.kafka.topics import create_topic
 from tidegate.runtime.repair.rescale import Request, rescale
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.slots import live_rows
 
@@ -71,7 +71,7 @@ def first(key):
 
 def held(here):
     """What is held, by key, with no offsets and no partitions; and the partitions' stream times."""
-    log = OperatorLog.at(open_lake(here.application.lake / here.name), None)
+    log = LogVersion.at(open_lake(here.application.lake / here.name), None)
     operator = operator_for(here.application.operators[here.name])
     hidden = {"kind", "partition", "batch", "seq", "offset", "topic", "arrival", "opened"}
     found = []
@@ -172,12 +172,12 @@ def test_records_in_partitions_that_kafkas_partitioner_does_not_choose_refuse_a_
     here = worlds("here", FEW, **KINDS["suppression"])
     here.feed([((place(key, FEW) + 1) % FEW, key, b"v", 1_000) for key in KEYS])
     here.run()
-    before = OperatorLog.at(open_lake(here.application.lake / here.name), None).newest()
+    before = LogVersion.at(open_lake(here.application.lake / here.name), None).newest()
     grow(broker, here, MANY)
     with pytest.raises(UserError, match="cannot be rescaled by key") as refused:
         rescaled(here, MANY)
     assert "of" in refused.value.value
-    after = OperatorLog.at(open_lake(here.application.lake / here.name), None).newest()
+    after = LogVersion.at(open_lake(here.application.lake / here.name), None).newest()
     assert (len(after.partitions), after.partitions[0].totals) == (FEW, before.partitions[0].totals)
 
 
@@ -219,7 +219,7 @@ def test_a_command_killed_around_its_commit_has_moved_nothing_or_everything(worl
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     moved = point == "after_rescale_commit"
-    log = OperatorLog.at(open_lake(here.application.lake / here.name), None)
+    log = LogVersion.at(open_lake(here.application.lake / here.name), None)
     assert (len(log.newest().partitions), held(here)) == (MANY if moved else FEW, before)
     again = subprocess.run(asked, capture_output=True, timeout=200, text=True)
     told = "has that number of partitions already" if moved else "4 to 12 partitions, recorded as batch"

@@ -23,6 +23,7 @@ from tidegate.runtime.spark.session import Spark
 from tidegate.runtime.task import run
 from tidegate.runtime.workers import jobs as worker_jobs
 from tidegate.spark import register_views
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -185,7 +186,7 @@ def counted(driver):
 def emissions(here):
     """The log's emissions, whatever the batches were."""
     found = (
-        OperatorLog.at(lake_at(here.log), None).read("emission").select(["partition", "batch", "seq", "key", "value"])
+        LogVersion.at(lake_at(here.log), None).read("emission").select(["partition", "batch", "seq", "key", "value"])
     )
     return found.sort_by([(name, "ascending") for name in ("partition", "batch", "seq")]).drop_columns(["batch", "seq"])
 

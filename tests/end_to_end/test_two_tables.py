@@ -19,7 +19,7 @@ from tidegate.runtime.batch_loop.driver import OperatorDriver, Wiring
 from tidegate.runtime.configuration.application import load
 from tidegate.runtime.configuration.changes import held_in
 from tidegate.runtime.doctor.status import operator_status
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
@@ -67,7 +67,7 @@ class TwoTables:
         """What each step holds, once all records have come and the pipeline waits for a table."""
         if operator_status(self.application, JOIN)["why"]["rule"] != "waiting for table":
             return {}
-        newest = OperatorLog.at(lake_at(self.application.lake / JOIN), None).newest()
+        newest = LogVersion.at(lake_at(self.application.lake / JOIN), None).newest()
         return {name: held_in(newest.partitions[0], name) for name in ("described", "priced")}
 
     def published(self):

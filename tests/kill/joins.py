@@ -23,7 +23,7 @@ from tests.kill.service import Service, Start, in_turn
 from tests.kill.turns import BY_ITSELF, asked_to_compact
 from tests.lakes import lake_at
 from tidegate.runtime.configuration.application import load
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.place import Place
 from tidegate.testing.replay import Replay
 
@@ -133,7 +133,7 @@ class JoinWorld:
     def check(self) -> None:
         """Each record has one count and left once; what was published is the log's, and the log is what was pinned."""
         application = load(self.file)
-        log = OperatorLog.at(lake_at(application.lake / JOIN), None)
+        log = LogVersion.at(lake_at(application.lake / JOIN), None)
         newest = log.newest()
         assert newest is not None
         totals = [known.totals for known in newest.partitions.values()]

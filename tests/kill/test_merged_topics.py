@@ -19,7 +19,7 @@ from tidegate.contracts.records import Row
 from tidegate.devkit.produce_consume import read_all, write_all
 from tidegate.operators.registry import operator_for
 from tidegate.operators.testing.laws import Partition, Trace
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.opening import open_lake
 from tidegate.testing.replay import Replay
 
@@ -112,7 +112,7 @@ class Shop:
 
     def refused(self, partition: int) -> list[Origin]:
         """Where the log says that late and rejected records were read."""
-        log = OperatorLog.at(open_lake(self.application.lake / "sales"), None)
+        log = LogVersion.at(open_lake(self.application.lake / "sales"), None)
         rows = [row for kind in ("late", "rejected") for row in log.read(kind, partition).to_pylist()]
         return [(row["origin_topic"], row["origin_offset"]) for row in rows]
 

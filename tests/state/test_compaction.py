@@ -28,6 +28,7 @@ from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.data_files import read_files
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import DELTA_LOG, clock_at, document_of, encoded, read_actions, version_at
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import log_after
 from tidegate.state.lake.port import Lake
@@ -169,7 +170,7 @@ def test_a_checkpoint_of_a_different_program_does_not_delete_metadata_that_is_ne
     backdate(log, range(44), days=1)
     clean_up(log, clock_ms=now_ms(log), rewind_window_ms=0)
     assert versions(log.place.folder)[0] == 40
-    newest = OperatorLog.at(log.lake, 43).newest()
+    newest = LogVersion.at(log.lake, 43).newest()
     assert newest is not None and newest.batch == 43
 
 
@@ -412,7 +413,7 @@ def test_before_the_rewind_window_entries_and_replaced_files_are_deleted(log: Op
     assert (again.newest(), again.read("state")) == (log.newest(), rows_before)
     commit_rows(log, 200, {})
     with pytest.raises(StateError, match="cannot be read"):
-        OperatorLog.at(log.lake, CHECKPOINT_EVERY)
+        LogVersion.at(log.lake, CHECKPOINT_EVERY)
 
 
 def test_a_file_that_a_later_version_restored_is_not_deleted(log: OperatorLog) -> None:
@@ -430,9 +431,9 @@ def test_a_file_that_a_later_version_restored_is_not_deleted(log: OperatorLog) -
 def test_a_pinned_version_can_be_read_after_a_clean_up(log: OperatorLog) -> None:
     compacted = long_log(log)
     pinned = compacted - 1  # all the files that the compaction replaced are live in it
-    rows_before = OperatorLog.at(log.lake, pinned).read("state")
+    rows_before = LogVersion.at(log.lake, pinned).read("state")
     clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0, pinned=pinned)
-    assert OperatorLog.at(log.lake, pinned).read("state") == rows_before
+    assert LogVersion.at(log.lake, pinned).read("state") == rows_before
 
 
 def test_a_clean_up_continues_where_an_interrupted_one_stopped(
@@ -464,11 +465,11 @@ def test_a_clean_up_deletes_a_bounded_part_and_every_version_of_the_window_stays
     monkeypatch.setattr(cleanup, "MAX_ENTRIES", 3)
     long_log(log)
     first = 2 * CHECKPOINT_EVERY
-    readable = {version: OperatorLog.at(log.lake, version).read("state") for version in range(first, log.version + 1)}
+    readable = {version: LogVersion.at(log.lake, version).read("state") for version in range(first, log.version + 1)}
     for oldest in (3, 6, first, first):
         clean_up(log, clock_ms=now_ms(log) + HOUR_MS, rewind_window_ms=0)
         assert versions(log.place.folder)[0] == oldest
-        assert {version: OperatorLog.at(log.lake, version).read("state") for version in readable} == readable
+        assert {version: LogVersion.at(log.lake, version).read("state") for version in readable} == readable
     commit_rows(log, 200, {})
     assert reopened(log).version == log.version
 
@@ -553,7 +554,7 @@ def test_only_files_that_no_commit_named_are_deleted_after_seven_days(log: Opera
     assert [path for path in gone if path.exists()] == []
     assert [path for path in young if not path.exists()] == []
     assert [path for path in kept if not path.exists()] == []
-    assert OperatorLog.at(log.lake, 4).read("state").num_rows == 8
+    assert LogVersion.at(log.lake, 4).read("state").num_rows == 8
 
 
 def test_files_of_a_compaction_that_was_committed_as_a_later_batch_stay(log: OperatorLog) -> None:
@@ -574,7 +575,7 @@ def test_files_of_a_compaction_that_was_committed_as_a_later_batch_stay(log: Ope
     backdate(log, range(log.version + 1), days=9)
     sweep_often(log, now)
     assert [path for path in kept if not path.exists()] == []
-    assert OperatorLog.at(log.lake, then).read("state").num_rows == 3
+    assert LogVersion.at(log.lake, then).read("state").num_rows == 3
 
 
 def test_uncommitted_files_of_batches_before_the_log_s_beginning_are_deleted(log: OperatorLog) -> None:

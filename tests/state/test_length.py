@@ -16,7 +16,7 @@ from tests.lakes import lake_at
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor import status
 from tidegate.state.delta_log.log_entries import DELTA_LOG
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 
 pytestmark = pytest.mark.fast
 
@@ -122,7 +122,7 @@ def test_the_work_of_a_batch_does_not_grow_with_the_log(
 
 
 def test_the_newest_batches_of_a_long_log_are_read_one_by_one(applications: list[Application]) -> None:
-    log = OperatorLog.at(lake_at(applications[1].lake.folder / NAME), None)
+    log = LogVersion.at(lake_at(applications[1].lake.folder / NAME), None)
     newest = log.newest()
     assert newest is not None
     assert [meta.batch for meta in catch_up_to_the_last(applications[1])] == list(

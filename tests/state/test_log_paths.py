@@ -12,6 +12,7 @@ from tests.state.logs import HOUR_MS, clock_of, commit_rows, new_log, reopened, 
 from tidegate.contracts.errors import StateError
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.log_entries import put_entry
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.cleanup import clean_up
 
@@ -64,7 +65,7 @@ def test_an_entry_with_a_path_that_leaves_the_table_stops_the_driver_and_every_s
 ) -> None:
     commit_rows(log, 1, {("state", 0): rows("a")})
     put_entry(log.lake, 2, [action(path)])
-    for work in (lambda: commit_rows(log, 2, {}), lambda: reopened(log), lambda: OperatorLog.at(log.lake, 2)):
+    for work in (lambda: commit_rows(log, 2, {}), lambda: reopened(log), lambda: LogVersion.at(log.lake, 2)):
         with pytest.raises(StateError, match="leaves the table") as refused:
             work()
         assert entry_path(log.lake, 2).name in str(refused.value)
@@ -95,5 +96,5 @@ def test_a_clean_up_deletes_nothing_outside_of_the_table(log: OperatorLog) -> No
     put_entry(log.lake, 1, [removal("../victim.parquet")])
     write_checkpoint(log.lake, 2, log._snapshot.actions())
     with pytest.raises(StateError, match="leaves the table"):
-        clean_up(OperatorLog.at(log.lake, 2), clock_ms=clock_of(1) + 9 * HOUR_MS, rewind_window_ms=0)
+        clean_up(LogVersion.at(log.lake, 2), clock_ms=clock_of(1) + 9 * HOUR_MS, rewind_window_ms=0)
     assert victim.exists()

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from tests.lakes import lake_at
 from tests.state.logs import aged_log
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.place import Place
 
 pytestmark = pytest.mark.fast
@@ -47,7 +47,7 @@ def by_delta_rs(path: Path, version: int) -> list[tuple]:
 
 
 def by_tidegate(path: Path | Place, version: int) -> list[tuple]:
-    at = OperatorLog.at(lake_at(path), version)
+    at = LogVersion.at(lake_at(path), version)
     read = pa.concat_tables(at.read(kind) for kind in ("meta", "state", "emission"))
     return plain(row.values() for row in read.select(COLUMNS).to_pylist())
 

@@ -39,6 +39,7 @@ from tidegate.state.delta_log.log_entries import (
     put_entry,
     read_actions,
 )
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.lake.posix_lake import STAGING, PosixLake
 
@@ -68,7 +69,7 @@ def test_a_new_log_has_no_batch(log: OperatorLog) -> None:
 
 def test_a_commit_is_read_back_with_its_metadata_by_any_handle(log: OperatorLog) -> None:
     committed = commit_rows(log, 1, {("emission", 0): rows("a", "b")}, next_offset={0: 2}, last={0: (1, "x")})
-    for handle in (log, reopened(log), OperatorLog.at(log.lake, log.version)):
+    for handle in (log, reopened(log), LogVersion.at(log.lake, log.version)):
         assert handle.newest() == committed
         read = handle.read("emission")
         assert read.schema.equals(SCHEMA)
@@ -92,7 +93,7 @@ def test_metadata_is_rebuilt_from_the_newest_complete_metadata(log: OperatorLog)
     documents = [document_of(read_actions(log.lake, version) or []) or {} for version in (1, 2, 3)]
     assert [document.get("base") for document in documents] == [None, 1, 1]
     assert documents[2]["last"] == {"0": [3, "z"], "1": None}
-    assert reopened(log).newest() == OperatorLog.at(log.lake, 3).newest() == committed
+    assert reopened(log).newest() == LogVersion.at(log.lake, 3).newest() == committed
 
 
 def test_claims_compactions_and_checkpointed_commits_have_complete_metadata(
@@ -207,8 +208,8 @@ def test_a_handle_at_an_earlier_version_reads_that_version(log: OperatorLog) -> 
     first = commit_rows(log, 1, {("state", 0): rows("a")})
     then = log.version
     commit_rows(log, 2, {("state", 0): rows("b")})
-    assert keys(OperatorLog.at(log.lake, then).read("state")) == [b"a"]
-    assert OperatorLog.at(log.lake, then).newest() == first
+    assert keys(LogVersion.at(log.lake, then).read("state")) == [b"a"]
+    assert LogVersion.at(log.lake, then).newest() == first
 
 
 def test_the_tracked_size_equals_a_recount_after_each_commit(log: OperatorLog) -> None:
@@ -281,7 +282,7 @@ def test_a_handle_lists_no_folder_of_the_log_after_its_start(log: OperatorLog, m
             patch.setattr(os, name, refuse)
         for batch in range(1, 6):
             commit_rows(log, batch, {("state", 0): rows("a")})
-        assert OperatorLog.at(log.lake, 3).read("state").num_rows == 3
+        assert LogVersion.at(log.lake, 3).read("state").num_rows == 3
 
 
 def test_checkpoints_of_delta_rs_are_read_too(log: OperatorLog) -> None:
@@ -321,7 +322,7 @@ def test_log_checkpoints_change_nothing_that_is_read(log: OperatorLog, monkeypat
     assert keys(log.read("state")) == [str(batch).encode() for batch in range(1, 9)]
     assert reopened(log).newest() == log.newest()
     for version in (3, 6):  # from their checkpoints alone
-        at_checkpoint = OperatorLog.at(log.lake, version).newest()
+        at_checkpoint = LogVersion.at(log.lake, version).newest()
         assert at_checkpoint is not None and at_checkpoint.batch == version
 
 
@@ -581,13 +582,13 @@ def test_a_missing_lake_is_unavailable_and_no_folder_is_created_in_its_place(
     away = log.place.folder.rename(log.place.folder.with_name("away"))
     for work in (
         lambda: commit_rows(log, 2, {}),
-        lambda: OperatorLog.at(log.lake, 1),
+        lambda: LogVersion.at(log.lake, 1),
         lambda: log.read("state"),
     ):
         with pytest.raises(Unavailable):
             work()
     away.rename(log.place.folder)
-    assert keys(OperatorLog.at(log.lake, 1).read("state")) == [b"a"]
+    assert keys(LogVersion.at(log.lake, 1).read("state")) == [b"a"]
 
 
 @pytest.mark.parametrize("code", [errno.EPERM, errno.ENOTSUP, errno.ENOSYS])
@@ -669,7 +670,7 @@ def test_a_foreign_change_of_data_is_refused_at_start_with_the_remedy(log: Opera
 def test_a_foreign_change_under_the_newest_own_commit_is_refused_at_start_too(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
     foreign_append(log)
-    commit_rows(OperatorLog.at(log.lake, 2), 2, {})
+    commit_rows(LogVersion.at(log.lake, 2), 2, {})
     with pytest.raises(StateError, match="another program changed"):
         reopened(log)
 
@@ -786,9 +787,9 @@ def test_a_pipeline_gets_the_columns_of_a_new_step_with_its_next_commit(tmp_path
     log = OperatorLog.open(place, OPERATOR, before, create=True)
     commit_rows(log, 1, {("emission", 0): rows("a")}, next_offset={0: 1}, last={0: (1, "x")})
     wider = OperatorLog.open(place, OPERATOR, after, create=False, steps_change=True)
-    assert OperatorLog.at(place, None).schema == before
+    assert LogVersion.at(place, None).schema == before
     commit_rows(wider, 2, {}, next_offset={0: 1}, last={0: (1, "x")})
-    assert OperatorLog.at(place, None).schema == wider.schema == after
+    assert LogVersion.at(place, None).schema == wider.schema == after
     assert wider.read("emission").select(["key", "phase"]).to_pylist() == [{"key": b"a", "phase": None}]
     assert OperatorLog.open(place, OPERATOR, before, create=False, steps_change=True).schema == after
     other = log_schema([source, pa.field("phase", pa.string())])

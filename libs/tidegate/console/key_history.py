@@ -13,7 +13,7 @@ from tidegate.console.rows import refuse_too_much
 from tidegate.contracts.config.rules import OperatorRules
 from tidegate.operators.registry import operator_for
 from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 
 MOST_EVENTS = 60
 """Most events on a time line: the newest ones are shown."""
@@ -77,7 +77,7 @@ class TimeLine:
     height: int
 
 
-def events_of(log: OperatorLog, rules: OperatorRules, query: KeyQuery) -> list[Event]:
+def events_of(log: LogVersion, rules: OperatorRules, query: KeyQuery) -> list[Event]:
     """Return the newest events of the key, oldest first. Raise UserError if there is too much to look through.
 
     What the log no longer has, as after a compaction, is no event.
@@ -93,7 +93,7 @@ def events_of(log: OperatorLog, rules: OperatorRules, query: KeyQuery) -> list[E
     return sorted(found, key=lambda event: event[:3])[-MOST_EVENTS:]
 
 
-def _rows(log: OperatorLog, kind: str, query: KeyQuery) -> pa.Table:
+def _rows(log: LogVersion, kind: str, query: KeyQuery) -> pa.Table:
     """Return the rows of the key. Only its batches are read, which a first look at the column of keys finds."""
     columns = [name for name in log.schema.names if name not in ("value", "headers")]
     there = pc.min_max(log.read(kind, query.partition, columns=["batch"], keys=[query.key])["batch"]).as_py()

@@ -20,7 +20,7 @@ from tidegate.contracts.log_schema import Kind as RowKind
 from tidegate.operators.registry import kind_of, operator_for
 from tidegate.runtime.configuration.changes import held_in
 from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.positions import Position
 from tidegate.state.slots import live_rows
 
@@ -71,7 +71,7 @@ class Page:
     total: int | None = None
 
 
-def read_page(log: OperatorLog, rules: OperatorRules, query: Query) -> Page:
+def read_page(log: LogVersion, rules: OperatorRules, query: Query) -> Page:
     """Return the rows of the page. `log`: the operator's, just after the batch of the query.
 
     Raise UserError if the log has no batch, or if there is too much to show.
@@ -82,7 +82,7 @@ def read_page(log: OperatorLog, rules: OperatorRules, query: Query) -> Page:
     return _held(log, newest, rules, query) if query.kind == "state" else _output(log, newest, query)
 
 
-def _held(log: OperatorLog, newest: BatchMeta, rules: OperatorRules, query: Query) -> Page:
+def _held(log: LogVersion, newest: BatchMeta, rules: OperatorRules, query: Query) -> Page:
     """Return a page of what a partition holds."""
     partition = min(newest.partitions, default=0) if query.partition is None else query.partition
     refuse_too_much(log.data_files("state", partition))
@@ -106,7 +106,7 @@ def _held(log: OperatorLog, newest: BatchMeta, rules: OperatorRules, query: Quer
 
 
 def _newest_state(
-    log: OperatorLog, newest: BatchMeta, partition: int, query: Query, is_enough: Callable[[pa.Table], bool]
+    log: LogVersion, newest: BatchMeta, partition: int, query: Query, is_enough: Callable[[pa.Table], bool]
 ) -> tuple[pa.Table, int]:
     """Return the state rows from the newest batch down to where they are enough, oldest first, and that batch.
 
@@ -159,14 +159,14 @@ def refuse_too_much(files: Sequence[DataFile]) -> None:
         raise UserError("the state is too large for a page", value=value, remedy=remedy)
 
 
-def _output(log: OperatorLog, newest: BatchMeta, query: Query) -> Page:
+def _output(log: LogVersion, newest: BatchMeta, query: Query) -> Page:
     """Return a page of emissions or of late or rejected rows."""
     found, older = _newest_positions(log, _top(newest, query), query)
     rows = _rows_at(log, query, found)
     return Page(rows=rows, newest=newest, partition=query.partition, older=older)
 
 
-def _newest_positions(log: OperatorLog, top: int, query: Query) -> tuple[pa.Table, Position | None]:
+def _newest_positions(log: LogVersion, top: int, query: Query) -> tuple[pa.Table, Position | None]:
     """Return the positions of the page's rows, newest first, and the position below which the next page begins.
 
     Only the columns that decide this are read, from batch `top` down.
@@ -185,7 +185,7 @@ def _newest_positions(log: OperatorLog, top: int, query: Query) -> tuple[pa.Tabl
     return found, None
 
 
-def _rows_at(log: OperatorLog, query: Query, positions: pa.Table) -> pa.Table:
+def _rows_at(log: LogVersion, query: Query, positions: pa.Table) -> pa.Table:
     """Return the rows at these positions, newest first; nothing but their batches is read."""
     batches = pc.min_max(positions["batch"]).as_py()
     first, last = (batches["min"], batches["max"]) if len(positions) else (0, -1)

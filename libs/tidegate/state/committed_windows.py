@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from tidegate.contracts.errors import UserError
 from tidegate.state.delta_log.log_entries import newest_version
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
 from tidegate.state.slots import live_rows
@@ -50,7 +50,7 @@ class CommittedWindows:
         lake = open_lake(log if isinstance(log, Place) else Place.of(log))
         if newest_version(lake) is None:
             raise UserError("the operator has no log yet", value=log, remedy="run it: tidegate run")
-        rows = OperatorLog.at(lake, version).read("state")
+        rows = LogVersion.at(lake, version).read("state")
         if step:
             rows = rows.filter(pc.equal(rows["step"], step))
         if "phase" not in rows.column_names:

@@ -13,8 +13,8 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.log_schema import META_PARTITION
 from tidegate.state.delta_log.data_files import DataFile, read_files
 from tidegate.state.delta_log.log_entries import newest_version, oldest_readable, oldest_version
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.newest_metadata import documents_before
-from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import Commit
 from tidegate.state.upkeep.batch_history import documents, overlapping, recorded_through
@@ -29,13 +29,13 @@ LINEAGE_ENTRIES = 256
 """Number of the newest log entries in which a claim looks for these commits."""
 
 
-def metas(log: OperatorLog, after_batch: int = -1) -> list[BatchMeta]:
+def metas(log: LogVersion, after_batch: int = -1) -> list[BatchMeta]:
     """Return the metadata of all batches in the log after `after_batch`, oldest first."""
     newest = log.newest()
     return [] if newest is None else metas_of(log, range(after_batch + 1, newest.batch + 1))
 
 
-def metas_of(log: OperatorLog, batches: range) -> list[BatchMeta]:
+def metas_of(log: LogVersion, batches: range) -> list[BatchMeta]:
     """Return the metadata of these batches, oldest first.
 
     Besides the documents of these batches, only those back to the complete metadata that they build upon are read.
@@ -46,7 +46,7 @@ def metas_of(log: OperatorLog, batches: range) -> list[BatchMeta]:
     return [meta for meta in _put_together(found) if meta.batch >= batches.start]
 
 
-def metas_since(log: OperatorLog, clock_ms: int) -> list[BatchMeta]:
+def metas_since(log: LogVersion, clock_ms: int) -> list[BatchMeta]:
     """Return the metadata of the newest batches, back to and including the first one with a clock before `clock_ms`.
 
     They are ordered from the oldest. If no batch has such a clock, return all that the log's entries reach.
@@ -75,7 +75,7 @@ def _put_together(found: Iterable[Document]) -> Iterator[BatchMeta]:
         yield before
 
 
-def gapless_range(log: OperatorLog) -> range:
+def gapless_range(log: LogVersion) -> range:
     """Return the longest range of batches that ends with the newest one and has no gap.
 
     Gaps exist only among older batches, where retention has dropped some. `meta` files with as many rows as the batches
@@ -96,14 +96,14 @@ def gapless_range(log: OperatorLog) -> range:
     return range(start, newest.batch + 1)
 
 
-def _start_of_newest(log: OperatorLog, files: Sequence[DataFile]) -> int:
+def _start_of_newest(log: LogVersion, files: Sequence[DataFile]) -> int:
     """Return the first batch of the gapless range that ends with the newest batch of the files."""
     batches = read_files(log.lake, files, log.schema, ["batch"]).column("batch").to_numpy()
     gaps = np.flatnonzero(np.diff(batches) != 1)
     return int(batches[gaps[-1] + 1] if len(gaps) else batches[0])
 
 
-def lineage(log: OperatorLog, newest: BatchMeta) -> dict[int, list[Commit]]:
+def lineage(log: LogVersion, newest: BatchMeta) -> dict[int, list[Commit]]:
     """Return per partition the commits that changed its state since its newest snapshot, oldest first.
 
     Only the newest LINEAGE_ENTRIES log entries are read, so the cost does not grow with the log.
@@ -166,7 +166,7 @@ def version_after(log: Lake, versions: range, batch: int, guess: int = -1) -> in
     return versions[found] if found >= 0 and batch_at(log, versions[found]) >= 0 else None
 
 
-def log_after(lake: Lake, batch: int | None) -> OperatorLog:
+def log_after(lake: Lake, batch: int | None) -> LogVersion:
     """Return the log just after the batch, or after the one before it if there was none of the number; None: now.
 
     Raise UserError if there is no log, or if its entries no longer reach back to the batch.
@@ -175,11 +175,11 @@ def log_after(lake: Lake, batch: int | None) -> OperatorLog:
     if newest is None:
         raise UserError("the operator has no log yet", value=lake.place, remedy="start the operator: tidegate run")
     if batch is None:
-        return OperatorLog.at(lake, newest)
-    return OperatorLog.at(lake, _reached(version_after(lake, readable_versions(lake, newest), batch), batch))
+        return LogVersion.at(lake, newest)
+    return LogVersion.at(lake, _reached(version_after(lake, readable_versions(lake, newest), batch), batch))
 
 
-def version_before(newest: OperatorLog, oldest: int, batch: int) -> int:
+def version_before(newest: LogVersion, oldest: int, batch: int) -> int:
     """Return the version of the log just after a batch, as `log_after` does.
 
     `newest` is the log at a later one, and `oldest` the oldest version that can be read.

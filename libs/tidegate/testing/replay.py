@@ -18,7 +18,7 @@ from tidegate.kernels.memory.storage import MemoryStorage
 from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.doctor.explanation.recomputation import from_topic, results_of, with_tables
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import metas
 from tidegate.state.lake.opening import open_lake
 
@@ -60,8 +60,8 @@ class Replay:
             before = meta
 
     @cached_property
-    def _log(self) -> OperatorLog:
-        return OperatorLog.at(open_lake(self.application.lake / self.name), None)
+    def _log(self) -> LogVersion:
+        return LogVersion.at(open_lake(self.application.lake / self.name), None)
 
     def _replayed(self, before: BatchMeta, meta: BatchMeta, partition: int) -> Replayed:
         state = with_tables(self._state(partition), self.application, meta.inputs, meta, partition)

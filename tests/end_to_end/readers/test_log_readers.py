@@ -6,6 +6,7 @@ import pytest
 
 from tests.state.logs import aged_log, commit_rows, compact_as, rows
 from tests.state.test_log_readers import COLUMNS, by_tidegate, plain
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = [pytest.mark.spark, pytest.mark.spark_reads]
@@ -54,6 +55,6 @@ def test_a_foreign_optimize_by_spark_is_tolerated_while_the_driver_runs(spark, l
     commit_rows(log, 30, {("late", 0): rows("l")})
     after = plain(row.values() for row in log.read("emission").select(["batch", "seq", "key"]).to_pylist())
     assert after == before
-    fresh = OperatorLog.at(log.lake, None)
+    fresh = LogVersion.at(log.lake, None)
     assert len(fresh.read("state")) == fresh.size.state_rows, "a file of another program is looked into when it is read"
     assert fresh.size == log.size

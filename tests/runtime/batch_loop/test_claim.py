@@ -15,6 +15,7 @@ from tidegate.contracts.batch_metadata import BatchMeta, Sink
 from tidegate.contracts.errors import EngineError, Unavailable
 from tidegate.runtime.batch_loop.claim import Claimant, Claimed, Overtaken
 from tidegate.runtime.batch_loop.next_metadata import after_batch
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -87,7 +88,7 @@ def test_a_superseded_driver_does_not_claim_again(kafka: ScriptedKafka, tmp_path
     kafka.asked.clear()
     with pytest.raises(Overtaken):
         older.claim()
-    assert OperatorLog.at(claimed.log.lake, None).newest() == claimed.meta
+    assert LogVersion.at(claimed.log.lake, None).newest() == claimed.meta
     assert kafka.named("InitProducerId") == []
 
 

@@ -24,6 +24,7 @@ from tidegate.runtime.batch_loop.claimed_operator import ClaimedOperator
 from tidegate.runtime.batch_loop.driver import InDoubt, OperatorDriver
 from tidegate.runtime.task.messages import KafkaAttempt, PartitionPlan
 from tidegate.state.delta_log.attempt_files import Naming, Rows, write_rows
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -59,7 +60,7 @@ def fail(_attempt: KafkaAttempt) -> None:
 
 def newest(driver: OperatorDriver) -> Any:
     """What the log says, read anew."""
-    return OperatorLog.at(driver.claim.operator.log.lake, None).newest()
+    return LogVersion.at(driver.claim.operator.log.lake, None).newest()
 
 
 INVALID_PRODUCER_EPOCH = 47

@@ -29,6 +29,7 @@ from tidegate.runtime.configuration.application import config_of
 from tidegate.runtime.kafka.first_partitions import FirstPartitions
 from tidegate.runtime.repair import rescale as rescaling
 from tidegate.runtime.repair.rescale import Request, check_request, move, rescale
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -86,7 +87,7 @@ def made(folder: Path, *, strays: bool = False, **said):
 
 
 def newest(of):
-    return OperatorLog.at(lake_at(of.lake.folder / NAME), None)
+    return LogVersion.at(lake_at(of.lake.folder / NAME), None)
 
 
 def test_all_that_is_held_moves_to_the_partitions_of_its_keys_in_one_commit(kafka, tmp_path) -> None:

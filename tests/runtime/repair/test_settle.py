@@ -21,6 +21,7 @@ from tidegate.operators.registry import operator_for
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.publishing import publication
 from tidegate.runtime.repair.settle import NothingUndecided, settle
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -56,7 +57,7 @@ def here(tmp_path: Path) -> Application:
 
 
 def newest(of: Application):
-    return OperatorLog.at(lake_at(of.lake.folder / NAME), None).newest()
+    return LogVersion.at(lake_at(of.lake.folder / NAME), None).newest()
 
 
 @pytest.mark.parametrize(("published", "due"), [(True, 0), (False, 2)])

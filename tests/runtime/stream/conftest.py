@@ -17,6 +17,7 @@ from tidegate import SuppressionRules
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.spark import start
 from tidegate.state import earlier_batches
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 PARTITIONS = 3
@@ -69,7 +70,7 @@ class Place:
 
     def log(self) -> OperatorLog:
         """The log as it is now."""
-        return OperatorLog.at(lake_at(self.folder / "lake" / NAME), None)
+        return LogVersion.at(lake_at(self.folder / "lake" / NAME), None)
 
     def metas(self) -> list[BatchMeta]:
         """Every batch's metadata, oldest first."""

@@ -33,6 +33,7 @@ from tidegate.runtime.stream import driver as driver_module
 from tidegate.runtime.stream.config import StreamConfig
 from tidegate.runtime.stream.driver import StreamDriver
 from tidegate.state import earlier_batches
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 
 pytestmark = pytest.mark.fast
@@ -81,7 +82,7 @@ class Stream:
 
     def log(self) -> OperatorLog:
         """The log as it is now."""
-        return OperatorLog.at(lake_at(self.folder / "lake" / "updates"), None)
+        return LogVersion.at(lake_at(self.folder / "lake" / "updates"), None)
 
     def outputs(self) -> dict[str, list[dict[str, Any]]]:
         """What the operator did, whatever the batches were."""

@@ -18,6 +18,7 @@ from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.log_schema import PARTITIONED_FORMAT
 from tidegate.runtime.batch_loop.next_metadata import after_claim, after_compaction
 from tidegate.state import earlier_batches
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep.compaction import Kept, compact
 
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.fast
 def log(tmp_path: Path) -> OperatorLog:
     with tarfile.open(Path(__file__).with_name("format_1.tar.xz")) as archive:
         archive.extractall(tmp_path, filter="data")
-    return OperatorLog.at(lake_at(tmp_path / OPERATOR), None)
+    return LogVersion.at(lake_at(tmp_path / OPERATOR), None)
 
 
 def claimed(log: OperatorLog) -> tuple[OperatorLog, BatchMeta]:
@@ -59,7 +60,7 @@ def test_a_claim_upgrades_a_log_of_format_1(log: OperatorLog) -> None:
     mine, claim = claimed(log)
     batch = described(claim, batch=22, attempt="b", action="batch", next_offset={1: 11}, recovered={1: "new"})
     mine.commit(batch, [])
-    for handle in (mine, reopened(mine), OperatorLog.at(log.lake, None)):
+    for handle in (mine, reopened(mine), LogVersion.at(log.lake, None)):
         assert handle.newest() == batch
         assert earlier_batches.metas(handle) == [*before, claim, batch]
         assert earlier_batches.gapless_range(handle) == range(23)

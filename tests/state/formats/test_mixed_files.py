@@ -15,6 +15,7 @@ from tests.state.logs import OPERATOR, SCHEMA, commit_rows, compact_as, files, m
 from tidegate.contracts.errors import StateError
 from tidegate.contracts.log_schema import META_PARTITION
 from tidegate.state.delta_log import operator_log
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.upkeep import compaction
 from tidegate.state.upkeep.compaction import Kept
@@ -116,7 +117,7 @@ def test_files_of_a_foreign_optimize_are_read_and_split(log: OperatorLog, monkey
         commit_all(log, batch)
     before = {part: log.read(*part).to_pylist() for part in PARTS}
     DeltaTable(str(log.place.folder)).optimize.compact()
-    for handle in (reopened(log), OperatorLog.at(log.lake, None)):
+    for handle in (reopened(log), LogVersion.at(log.lake, None)):
         assert handle.size.files == 1
         assert {part: handle.read(*part).to_pylist() for part in PARTS} == before
     monkeypatch.setattr(operator_log, "CHECKPOINT_EVERY", 1)

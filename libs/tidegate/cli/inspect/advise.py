@@ -27,7 +27,7 @@ from tidegate.devkit.charts import Bar, bar_chart
 from tidegate.runtime.configuration.application import Application
 from tidegate.runtime.configuration.named_steps import step_named
 from tidegate.runtime.telemetry.batch_metrics import Metrics, by_step
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
 
@@ -68,7 +68,7 @@ def _lateness(application: Application, operator: str, step: str) -> Lateness:
         raise UserError(
             "the operator has no log yet", value=log.place, remedy=f"run it: tidegate run FILE --operator {operator}"
         )
-    newest = OperatorLog.at(log, None).newest()
+    newest = LogVersion.at(log, None).newest()
     measures = {} if newest is None else by_step(Metrics.after(newest).report())
     lateness = lateness_of(measures.get(step, {}))
     if lateness.records == 0:

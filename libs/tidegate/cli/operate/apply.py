@@ -19,7 +19,7 @@ from tidegate.runtime.configuration.application import Application, config_hash,
 from tidegate.runtime.doctor.change_preview import ChangePreview, as_logs_go_on
 from tidegate.runtime.telemetry.driver_status import DriverStatusFile
 from tidegate.state import earlier_batches
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lease_decisions import Life
 
@@ -75,7 +75,7 @@ def _apply(application: Application, name: str, *, takeover: bool) -> tuple[str,
     return done_by, next((meta for meta in metas if meta.action == "apply"), None)
 
 
-def _until_applied(application: Application, name: str) -> OperatorLog:
+def _until_applied(application: Application, name: str) -> LogVersion:
     """Wait until the log shows that the configuration is in force, and return the log.
 
     Raise EngineError if the driver ends first or if it takes longer than `DRIVER_TIMEOUT_S`.
@@ -103,8 +103,8 @@ def _end_of_driver(application: Application, name: str) -> str:
     return "its driver has ended" + (f": {result.why}" if result is not None and result.why else "")
 
 
-def _log(application: Application, name: str) -> OperatorLog:
-    return OperatorLog.at(open_lake(application.lake / name), None)
+def _log(application: Application, name: str) -> LogVersion:
+    return LogVersion.at(open_lake(application.lake / name), None)
 
 
 def _show(name: str, done_by: str, applied: BatchMeta | None) -> None:

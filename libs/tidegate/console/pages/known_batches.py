@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from threading import Lock
 
 from tidegate.contracts.batch_metadata import BatchMeta, after_document
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import metas_of
 from tidegate.state.upkeep.batch_history import documents
 
@@ -21,7 +21,7 @@ class KnownBatches:
         self._known: Sequence[BatchMeta] = ()
         self._lock = Lock()
 
-    def newest_of(self, log: OperatorLog, most: int) -> list[BatchMeta]:
+    def newest_of(self, log: LogVersion, most: int) -> list[BatchMeta]:
         """Return the metadata of the newest batches at the handle's version, oldest first. They are at most `most`."""
         newest = log.newest()
         assert newest is not None, "a log that is read begins with a claim"
@@ -32,7 +32,7 @@ class KnownBatches:
             self._known = found if len(found) <= MOST_KEPT else asked
             return asked
 
-    def _extended(self, log: OperatorLog, batches: range) -> list[BatchMeta]:
+    def _extended(self, log: LogVersion, batches: range) -> list[BatchMeta]:
         """Return the known batches and those that are asked for; only the latter if others are between them."""
         known = self._known
         if not _is_gapless(known) or known[-1].batch < batches.start or known[0].batch >= batches.stop:
@@ -48,7 +48,7 @@ def _is_gapless(known: Sequence[BatchMeta]) -> bool:
     return len(known) > 0 and known[-1].batch - known[0].batch + 1 == len(known)
 
 
-def _newer(log: OperatorLog, known: Sequence[BatchMeta], stop: int) -> list[BatchMeta] | None:
+def _newer(log: LogVersion, known: Sequence[BatchMeta], stop: int) -> list[BatchMeta] | None:
     """Return the batches after the known ones and before `stop`; None if the log has others in place of the known ones.
 
     That is so after entries were moved away, as the remedies for a damaged log say.

@@ -18,7 +18,7 @@ from tidegate.state.delta_log.log_entries import (
     newest_version,
     version_at,
 )
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import batch_at, log_after, readable_versions, version_before
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.port import Lake
@@ -34,7 +34,7 @@ MOST_EARLIER = 4
 class _Opened(NamedTuple):
     """A log at a version, and the ETag that the entry of that version had before it was read."""
 
-    log: OperatorLog
+    log: LogVersion
     etag: str | None
 
     def is_in_place(self) -> bool:
@@ -59,7 +59,7 @@ class KnownLog:
         self._oldest: _Oldest | None = None
         self._lock = Lock()
 
-    def newest(self) -> OperatorLog | None:
+    def newest(self) -> LogVersion | None:
         """Return a handle at the newest version, for this request alone; None if there is no log."""
         with self._lock:
             self._opened = self._current()
@@ -80,14 +80,14 @@ class KnownLog:
         is_known = opened.log.checkpoint == (-1 if checkpoint is None else checkpoint)
         return self._open(newest, opened.log if is_known else None)
 
-    def _open(self, version: int, before: OperatorLog | None = None) -> _Opened:
+    def _open(self, version: int, before: LogVersion | None = None) -> _Opened:
         """Return the log at the version. `before`: the log at an earlier one, from which it is read on."""
         etag = self._lake.etag(entry_key(version))
-        log = OperatorLog.at(self._lake, version) if before is None else before.at_later(version)
+        log = LogVersion.at(self._lake, version) if before is None else before.at_later(version)
         log.newest()  # the handle remembers it for the copies
         return _Opened(log, etag)
 
-    def after(self, batch: int | None) -> OperatorLog:
+    def after(self, batch: int | None) -> LogVersion:
         """Return the log just after the batch, as `log_after` does, with its errors; None: now."""
         if (newest := self.newest()) is None:
             return log_after(self._lake, batch)  # which says that there is no log
@@ -97,7 +97,7 @@ class KnownLog:
         with self._lock:
             return self._after(batch, newest).log.pinned_copy()
 
-    def _after(self, batch: int, newest: OperatorLog) -> _Opened:
+    def _after(self, batch: int, newest: LogVersion) -> _Opened:
         """Return the log just after an earlier batch."""
         found = self._earlier.pop(batch, None)
         if found is None or not found.is_in_place():
@@ -107,13 +107,13 @@ class KnownLog:
             del self._earlier[next(iter(self._earlier))]
         return found
 
-    def at_time(self, clock_ms: int) -> OperatorLog | None:
+    def at_time(self, clock_ms: int) -> LogVersion | None:
         """Return the log as it was at that time, by the clocks of its batches; None if it does not reach back to it."""
         if (newest := self.newest()) is None:
             return None
         oldest = self._oldest_at(newest).version
         version = version_at(self._lake, oldest, newest.version, clock_ms)
-        return None if version < oldest else OperatorLog.at(self._lake, version)
+        return None if version < oldest else LogVersion.at(self._lake, version)
 
     def readable(self) -> range:
         """Return the batches after which `after` can show the log, up to the newest one that is known."""
@@ -124,7 +124,7 @@ class KnownLog:
             return range(0)
         return range(max(self._oldest_at(log).batch, 0), newest.batch + 1)
 
-    def _oldest_at(self, log: OperatorLog) -> _Oldest:
+    def _oldest_at(self, log: LogVersion) -> _Oldest:
         """Return the oldest version that can be read; it is searched for again once a clean-up has deleted it."""
         known = self._oldest
         if known is None or self._lake.etag(entry_key(known.version)) is None:
@@ -132,7 +132,7 @@ class KnownLog:
             self._oldest = known = _Oldest(version, batch_at(self._lake, version))
         return known
 
-    def newest_of(self, log: OperatorLog, most: int) -> Sequence[BatchMeta]:
+    def newest_of(self, log: LogVersion, most: int) -> Sequence[BatchMeta]:
         """Return the metadata of the newest batches of the log at that version, oldest first; at most `most`."""
         return self._batches.newest_of(log, most)
 
@@ -148,7 +148,7 @@ class KnownLogs(LogReader):
         """Return the log of an operator, or of a table that one reads."""
         return self._known.setdefault(name, KnownLog(open_lake(self.application.lake / name)))
 
-    def as_of(self, name: str | None, batch: int | None) -> dict[str, OperatorLog]:
+    def as_of(self, name: str | None, batch: int | None) -> dict[str, LogVersion]:
         """Return the logs of all operators that have one, by name: now, or when the operator committed the batch.
 
         Those that do not reach back to that time are left out. Raise UserError if the operator's own does not.
@@ -162,11 +162,11 @@ class KnownLogs(LogReader):
             found = {each: then if each == name else self.of(each).at_time(clock_ms) for each in names}
         return {each: log for each, log in found.items() if log is not None}
 
-    def newest(self, name: str) -> OperatorLog | None:
+    def newest(self, name: str) -> LogVersion | None:
         """Return the log at its newest version; None if there is none yet."""
         return self.of(name).newest()
 
-    def since(self, name: str, log: OperatorLog, clock_ms: int) -> Sequence[BatchMeta]:
+    def since(self, name: str, log: LogVersion, clock_ms: int) -> Sequence[BatchMeta]:
         """Return the batches since then, as `metas_since` does."""
         found = self.of(name).newest_of(log, RECENT_BATCHES)
         first = next((at for at, meta in reversed(list(enumerate(found))) if meta.clock < clock_ms), None)
@@ -183,14 +183,14 @@ class LogsOfPage(LogReader):
     def __init__(self, logs: KnownLogs) -> None:
         super().__init__(logs.application)
         self._logs = logs
-        self._newest: dict[str, OperatorLog | None] = {}
+        self._newest: dict[str, LogVersion | None] = {}
 
-    def newest(self, name: str) -> OperatorLog | None:
+    def newest(self, name: str) -> LogVersion | None:
         """Return the log at its newest version when the page first asked for it; None if there was none."""
         if name not in self._newest:
             self._newest.setdefault(name, self._logs.newest(name))
         return self._newest[name]
 
-    def since(self, name: str, log: OperatorLog, clock_ms: int) -> Sequence[BatchMeta]:
+    def since(self, name: str, log: LogVersion, clock_ms: int) -> Sequence[BatchMeta]:
         """Return the batches since then, as `metas_since` does."""
         return self._logs.since(name, log, clock_ms)

@@ -24,7 +24,7 @@ from tidegate.contracts.errors import UserError
 from tidegate.contracts.event_time import milliseconds_of
 from tidegate.runtime.doctor.findings import Finding
 from tidegate.runtime.doctor.status import operator_status
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 
 
 def operator_page(sources: Sources, name: str, batch: int | None) -> Response:
@@ -80,7 +80,7 @@ def batch_at(sources: Sources, name: str, time: str) -> int:
     return newest.batch
 
 
-def _after(known: KnownLog, batch: int | None) -> tuple[OperatorLog, BatchMeta]:
+def _after(known: KnownLog, batch: int | None) -> tuple[LogVersion, BatchMeta]:
     """Return the log after the batch, and the metadata there."""
     log = known.after(batch)
     newest = log.newest()

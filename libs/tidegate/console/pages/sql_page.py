@@ -15,7 +15,7 @@ from tidegate.console.sql.results import FILES, cells_of, chart_of
 from tidegate.console.sql.running import run
 from tidegate.console.sql.views import columns_of, views_of
 from tidegate.contracts.errors import UserError
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 
 PAGE_ROWS, FILE_ROWS = 500, 100_000
 """Most rows that the page shows, and that a file has."""
@@ -76,7 +76,7 @@ def sql_page(sources: Sources, asked: Asked) -> Response:
     return page("sql.html", **shown | {"rows": cells_of(rows), "chart": chart_of(rows), "more": more})
 
 
-def _logs(sources: Sources, asked: Asked) -> dict[str, OperatorLog]:
+def _logs(sources: Sources, asked: Asked) -> dict[str, LogVersion]:
     """Return the logs as of then. Raise UserError if the operator's own does not reach back to the batch."""
     if asked.operator is not None:
         sources.config(asked.operator)

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tidegate.console.sql.checking import Names, check
 from tidegate.console.sql.views import OperatorViews, define
 from tidegate.contracts.errors import EngineError, StateError, TidegateError, UserError
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.opening import open_lake
 
 ERRORS: dict[int, type[TidegateError]] = {3: UserError, 4: StateError, 5: EngineError}
@@ -97,7 +97,7 @@ def rows_of(connection: duckdb.DuckDBPyConnection, request: Request) -> pa.Table
     used = check(json.loads(tree), Names(views, functions))
     text = _one(connection, "SELECT json_deserialize_sql(?::JSON)", tree)
     read = {id(each): each for each in (*views.values(), *functions.values()) if used & _names(each)}
-    define(connection, list(read.values()), lambda each: OperatorLog.at(open_lake(each.place), each.version).dataset())
+    define(connection, list(read.values()), lambda each: LogVersion.at(open_lake(each.place), each.version).dataset())
     for setting in _LOCKED:
         connection.execute(f"SET {setting}")
     _limit()

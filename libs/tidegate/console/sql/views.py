@@ -15,7 +15,7 @@ from tidegate.contracts.config.option_types import ShownAs
 from tidegate.contracts.config.rules import OperatorRules
 from tidegate.operators.registry import kind_of
 from tidegate.operators.views import function_of, is_typed, register_outputs
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.place import Place
 
 RowsOf = Callable[["OperatorViews"], Any]
@@ -62,12 +62,12 @@ class OperatorViews:
         return [self.log, *self.views]
 
 
-def views_of(logs: Mapping[str, OperatorLog], operators: Mapping[str, OperatorRules]) -> list[OperatorViews]:
+def views_of(logs: Mapping[str, LogVersion], operators: Mapping[str, OperatorRules]) -> list[OperatorViews]:
     """Return the views of all operators that have a log, at the version that its handle is at."""
     return [_views(logs[name], name, rules) for name, rules in operators.items() if name in logs]
 
 
-def _views(log: OperatorLog, name: str, rules: OperatorRules) -> OperatorViews:
+def _views(log: LogVersion, name: str, rules: OperatorRules) -> OperatorViews:
     session = _Session({f"{name}_log": log.schema.names})
     register_outputs(session, name, rules)
     kind_of(rules.kind).register_views(session, name, rules)

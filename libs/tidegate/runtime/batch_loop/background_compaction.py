@@ -22,6 +22,7 @@ from tidegate.runtime.batch_loop.next_metadata import after_compaction
 from tidegate.runtime.environment import Background
 from tidegate.runtime.task.jobs import Jobs
 from tidegate.runtime.threads import in_background
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.protocol_decisions import MAX_BATCHES, compaction_due
 from tidegate.state.upkeep.cleanup import clean_up
@@ -41,7 +42,7 @@ from tidegate.state.upkeep.compaction import (
 class Rewriting:
     """A background compaction under way: what it was planned from, and the future of its result."""
 
-    log: OperatorLog
+    log: LogVersion
     planned: BatchMeta
     began: float
     answer: Future[Prepared]
@@ -123,7 +124,7 @@ class Compacting:
 
     def _prepared(
         self,
-        log: OperatorLog,
+        log: LogVersion,
         planned: BatchMeta,
         published: Mapping[int, int] | None,
         held: Mapping[int, int],

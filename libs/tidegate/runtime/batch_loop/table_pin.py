@@ -32,7 +32,7 @@ from tidegate.state.delta_log.log_entries import (
     newest_version,
     read_actions,
 )
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import touched
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
@@ -111,7 +111,7 @@ class TableSource:
             self.lease.first(newest, clock_ms)
             reach("after_lease")
         version = newest_version(self.log)
-        meta = None if version is None else OperatorLog.at(self.log, version).newest()
+        meta = None if version is None else LogVersion.at(self.log, version).newest()
         if version is None or meta is None:
             # rule: wait-for-table
             raise Unavailable(f"the table {self.name} has no log yet", value=self.log.place, remedy="start its service")

@@ -14,7 +14,7 @@ from tidegate.control import ledger
 from tidegate.control.database import Database
 from tidegate.control.ledger import Known, OperatorKey
 from tidegate.runtime.configuration.application import Application
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import gapless_range, has_version, metas_of
 from tidegate.state.lake.opening import open_lake
 
@@ -22,10 +22,10 @@ TOGETHER = 5_000
 """How many batches are read and written at once, which bounds the memory."""
 
 
-def log_of(application: Application, name: str) -> OperatorLog | None:
+def log_of(application: Application, name: str) -> LogVersion | None:
     """Return the operator's log at its newest version; None if it has no log."""
     log = open_lake(application.lake / name)
-    return OperatorLog.at(log, None) if has_version(log, None) else None
+    return LogVersion.at(log, None) if has_version(log, None) else None
 
 
 def catch_up(database: Database, application: Application, name: str) -> None:
@@ -84,7 +84,7 @@ def _enter(connection: Connection, key: OperatorKey, application: Application) -
     ledger.upsert_operator(connection, key, lake=str(application.lake), kind=kind)
 
 
-def _has(log: OperatorLog, batches: range, known: Known) -> bool:
+def _has(log: LogVersion, batches: range, known: Known) -> bool:
     """Return whether the log has this batch, by number and attempt. A log that was restored or re-created does not."""
     if known.batch not in batches:
         return False
@@ -92,7 +92,7 @@ def _has(log: OperatorLog, batches: range, known: Known) -> bool:
     return meta.attempt == known.attempt
 
 
-def _parts(log: OperatorLog | None, batches: range) -> Iterator[list[BatchMeta]]:
+def _parts(log: LogVersion | None, batches: range) -> Iterator[list[BatchMeta]]:
     """Yield the metadata of the batches in order, in lists of at most TOGETHER."""
     if log is not None:
         for start in range(batches.start, batches.stop, TOGETHER):

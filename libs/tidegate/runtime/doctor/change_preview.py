@@ -24,7 +24,7 @@ from tidegate.runtime.configuration.changes import Change, as_kept, changes_sinc
 from tidegate.runtime.environment import REAL, Environment
 from tidegate.runtime.kafka.client import PROBE_TIMEOUT_S, client
 from tidegate.runtime.telemetry.driver_status import one_line
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place
@@ -76,7 +76,7 @@ class ChangePreview:
 def preview_change(application: Application, name: str, environment: Environment = REAL) -> ChangePreview:
     """Return the preview of the file's configuration for an operator, from the state in its log."""
     lake, wanted = environment.lake(application.lake / name), application.operators[name]
-    log = OperatorLog.at(lake, None) if has_version(lake, None) else None
+    log = LogVersion.at(lake, None) if has_version(lake, None) else None
     newest = None if log is None else log.newest()
     config = as_kept(newest, wanted)
     warnings = () if config == wanted else (KEPT,)
@@ -124,7 +124,7 @@ def as_logs_go_on(application: Application) -> Application:
     for name, config in application.operators.items():
         lake = open_lake(application.lake / name)
         if has_version(lake, None):
-            kept = as_kept(OperatorLog.at(lake, None).newest(), config)
+            kept = as_kept(LogVersion.at(lake, None).newest(), config)
             application = application.with_operator(name, kept)
     return application
 
@@ -151,7 +151,7 @@ def _history_kept(config: OperatorConfig) -> int:
 def _partitions(
     application: Application,
     name: str,
-    log: OperatorLog,
+    log: LogVersion,
     newest: BatchMeta,
     config: OperatorConfig,
     environment: Environment,
@@ -203,7 +203,7 @@ def table_state(
     `prefer_longer_history`: use the file's configuration if it keeps versions for longer: such a table changes before
     its readers.
     """
-    log, config = OperatorLog.at(lake(application.lake / name), pin.version), application.operators[name]
+    log, config = LogVersion.at(lake(application.lake / name), pin.version), application.operators[name]
     newest = log.newest()
     assert newest is not None, f"{name} has no batch at version {pin.version}"
     if newest.settings and not (
@@ -213,7 +213,7 @@ def table_state(
     return committed_state(log, newest, partition, config)
 
 
-def committed_state(log: OperatorLog, newest: BatchMeta, partition: int, config: OperatorConfig) -> OperatorState:
+def committed_state(log: LogVersion, newest: BatchMeta, partition: int, config: OperatorConfig) -> OperatorState:
     """Return the partition's committed state, opened under this configuration."""
     operator, known = operator_for(config), newest.partitions[partition]
     state = operator.open(MemoryStorage(operator.layout))

@@ -29,10 +29,10 @@ from tidegate.runtime.doctor.findings import Finding, Findings, of_error, roughl
 from tidegate.state import leases
 from tidegate.state.alignment_decisions import Lease, live_leases
 from tidegate.state.delta_log.log_entries import DELTA_LOG
+from tidegate.state.delta_log.log_version import LogSize
 from tidegate.state.delta_log.operator_log import (
     CHECKPOINT_EVERY,
     CHECKPOINT_FILES_PER_ENTRY,
-    LogSize,
     OperatorLog,
 )
 from tidegate.state.earlier_batches import has_version

@@ -26,7 +26,7 @@ from tidegate.runtime.telemetry.explanation import (
     explain_operator,
     explain_partition,
 )
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import has_version, metas_since
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lease_decisions import DriverLease
@@ -42,12 +42,12 @@ class LogReader:
     def __init__(self, application: Application) -> None:
         self.application = application
 
-    def newest(self, name: str) -> OperatorLog | None:
+    def newest(self, name: str) -> LogVersion | None:
         """Return the log at its newest version; None if there is none yet."""
         lake = open_lake(self.application.lake / name)
-        return OperatorLog.at(lake, None) if has_version(lake, None) else None
+        return LogVersion.at(lake, None) if has_version(lake, None) else None
 
-    def since(self, _name: str, log: OperatorLog, clock_ms: int) -> Sequence[BatchMeta]:
+    def since(self, _name: str, log: LogVersion, clock_ms: int) -> Sequence[BatchMeta]:
         """Return the batches since then, as `metas_since` does: only these are read."""
         return metas_since(log, clock_ms)
 

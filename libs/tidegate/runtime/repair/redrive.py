@@ -31,7 +31,7 @@ from tidegate.runtime.repair.redriven import (
     format_mark,
     really_sent,
 )
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
 
@@ -167,7 +167,7 @@ class Redriving:
         self._config, log = application.operators[name], open_lake(application.lake / name)
         if not has_version(log, None):
             raise UserError("the operator has no log yet", value=name, remedy="run it: tidegate run")
-        self._log, self._redriven = OperatorLog.at(log, None), Redriven(log)
+        self._log, self._redriven = LogVersion.at(log, None), Redriven(log)
         self._group = redrive_group_id(application.application, name)
 
     def plan(self, choice: Choice, *, to: str | None, again: bool) -> Redrive:

@@ -12,7 +12,7 @@ from tidegate.operators.table_history import TableHistoryRules
 from tidegate.operators.table_history.views import refuse_latest_values, rules_that_show, versions_as_of
 from tidegate.runtime.spark.s3a import let_read
 from tidegate.runtime.spark.typed_columns import register_functions
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import has_version
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import place_named
@@ -63,5 +63,5 @@ def history_as_of(
 
 
 def _rules_of(log: Lake) -> TableHistoryRules:
-    newest = OperatorLog.at(log, None).newest()
+    newest = LogVersion.at(log, None).newest()
     return rules_that_show({} if newest is None else newest.settings)

@@ -26,7 +26,7 @@ from tidegate.operators.views import as_received, is_typed, window_names
 from tidegate.runtime.configuration.application import rules_of
 from tidegate.state.delta_log.data_files import ANY_BATCH, read_files
 from tidegate.state.delta_log.log_entries import newest_version
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.earlier_batches import log_after
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.lake.place import Place, place_named
@@ -132,8 +132,8 @@ class LogRows:
     def _windows(self) -> tuple[str, ...]:
         return window_names(self.rules) if isinstance(self.rules, KeyRules) else ()
 
-    def _log(self) -> OperatorLog:
-        return OperatorLog.at(self.lake, self.version)
+    def _log(self) -> LogVersion:
+        return LogVersion.at(self.lake, self.version)
 
 
 _ROWS = 65_536
@@ -150,12 +150,12 @@ def found(
     no table, or that keeps latest values alone, has no versions to read as of a time.
     """
     lake = open_lake(log)
-    if newest_version(lake) is None or (newest := OperatorLog.at(lake, None).newest()) is None:
+    if newest_version(lake) is None or (newest := LogVersion.at(lake, None).newest()) is None:
         raise UserError("there is no operator log", value=log, remedy="name the folder <lake>/<operator> of a log")
     whole = rules_of(newest.settings)
     rules = _rules_of_step(whole, step)
     _check_view(view, rules, as_of)
-    at = OperatorLog.at(lake, None).version
+    at = LogVersion.at(lake, None).version
     if batch is not None and not 0 <= batch <= newest.batch:
         raise UserError("the log has no such batch", value=batch, remedy=f"its newest one is {newest.batch}")
     if batch is not None and view not in OUTPUTS:

@@ -1,4 +1,4 @@
-"""Read and commit to an operator log: one Delta table per operator, one commit per batch, fenced by epoch.
+"""Commit to an operator log: one Delta table per operator, one commit per batch, fenced by epoch.
 
 A handle stays at the version of its own last commit, so that the commit of another driver always causes a conflict. A
 commit creates one file, which must not exist yet. Its cost does not depend on the length of the log, because nothing is
@@ -9,42 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 from deltalake import Schema
 
 from tidegate.contracts.batch_metadata import BatchMeta
 from tidegate.contracts.clock import SYSTEM_CLOCK, Clock
-from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable
-from tidegate.contracts.log_schema import (
-    FORMAT,
-    READABLE_FORMATS,
-    format_from_claim,
-    is_partitioned,
-)
-from tidegate.contracts.naming import app_transaction_id
-from tidegate.state.delta_log.actions import (
-    Action,
-    add,
-    commit_info,
-    remove,
-    transaction,
-)
+from tidegate.contracts.errors import Outdated, StateError, Unavailable
+from tidegate.contracts.log_schema import format_from_claim
+from tidegate.state.delta_log.actions import Action, add, commit_info, remove, transaction
 from tidegate.state.delta_log.attempt_files import delete_files
 from tidegate.state.delta_log.checkpoints import write_checkpoint
 from tidegate.state.delta_log.creation import FORMAT_KEY, create_table
-from tidegate.state.delta_log.data_files import (
-    ANY_BATCH,
-    DataFile,
-    Part,
-    dataset_of,
-    read_files,
-    require_whole,
-)
+from tidegate.state.delta_log.data_files import DataFile, Part, require_whole
 from tidegate.state.delta_log.delta_snapshot import Snapshot, load
 from tidegate.state.delta_log.log_entries import (
     encoded,
@@ -54,11 +32,12 @@ from tidegate.state.delta_log.log_entries import (
     newest_entries,
     newest_version,
 )
-from tidegate.state.delta_log.newest_metadata import Newest, newest_metadata
+from tidegate.state.delta_log.log_version import LogVersion
+from tidegate.state.delta_log.newest_metadata import Newest
 from tidegate.state.delta_log.recent_entries import RecentEntries
-from tidegate.state.lake.place import Place
+from tidegate.state.delta_log.refusals import is_pipeline, refusal, refuse_another, refuse_foreign_changes
 from tidegate.state.lake.port import Lake
-from tidegate.state.protocol_decisions import Entry, Verdict, judge_winners
+from tidegate.state.protocol_decisions import Verdict, judge_winners
 
 CHECKPOINT_EVERY = 64
 """Least number of commits between two checkpoints; a reader replays the entries since the last one."""
@@ -72,26 +51,14 @@ So the cost of a checkpoint, spread over the commits since the last one, is at m
 RETRY_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
 """Pauses before each try of the identical commit while its outcome is unknown, s."""
 
-_PROTOCOL = (1, 2)
-"""The highest reader and writer version of Delta's protocol that is supported."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class LogSize:
-    """The number of all data files in the log, and of the rows of kind `state` in them."""
-
-    files: int
-    state_rows: int
-
-
-class OperatorLog:
-    """A handle on an operator's log at one version of its Delta table."""
+class OperatorLog(LogVersion):
+    """A handle on an operator's log for the driver: at one version of its Delta table, until it commits the next."""
 
     def __init__(self, lake: Lake, snapshot: Snapshot, clock: Clock = SYSTEM_CLOCK) -> None:
-        self.lake, self._clock = lake, clock
-        self._snapshot = snapshot
+        super().__init__(lake, snapshot)
+        self._clock = clock
         self._new_columns: list[pa.Field] = []
-        self._newest: Newest | None = None
         self._own_entry: bytes | None = None
         self._puts = 0
         self._checkpoint: Future[None] | None = None
@@ -125,47 +92,14 @@ class OperatorLog:
                 "there is no operator log", value=lake.place, remedy="run the operator once, or correct `lake`"
             )
         # rule: foreign-change-refused/data
-        _refuse_foreign_changes(lake, newest_entries(lake, newest))
+        refuse_foreign_changes(lake, newest_entries(lake, newest))
         log = cls(lake, load(lake, newest), clock)
-        evolves = steps_change and _is_pipeline(schema)
-        _refuse_another(lake.place, log._snapshot, operator, log.schema, schema, evolves=evolves)
+        evolves = steps_change and is_pipeline(schema)
+        refuse_another(lake.place, log._snapshot, operator, log.schema, schema, evolves=evolves)
         # rule: steps-add-columns
         log._new_columns = [field for field in schema if evolves and field.name not in log.schema.names]
         log.newest()
         return log
-
-    @classmethod
-    def at(cls, lake: Lake, version: int | None) -> OperatorLog:
-        """Return a handle at that version (None: the newest) for reading.
-
-        It is cheap enough for every task that recovers a local state.
-        """
-        wanted = newest_version(lake) if version is None else version
-        return cls(lake, load(lake, -1 if wanted is None else wanted))
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Return the columns of the log. Files that were written before a column was added lack it."""
-        return pa.schema(Schema.from_json(self._snapshot.metadata["schemaString"]))
-
-    @property
-    def place(self) -> Place:
-        """Return where the log is."""
-        return self.lake.place
-
-    @property
-    def operator(self) -> str:
-        """Return the name of the operator that the log belongs to."""
-        return str(self._snapshot.metadata["name"])
-
-    @property
-    def version(self) -> int:
-        """Return the Delta version that the handle is at."""
-        return self._snapshot.version
-
-    def has_successor(self) -> bool:
-        """Return True if the log has an entry above the handle's version. One key is asked for."""
-        return self.lake.etag(entry_key(self.version + 1)) is not None
 
     def check_own_entry(self) -> None:
         """Check that the entry which this handle committed last is unchanged; do nothing before its first commit.
@@ -201,118 +135,6 @@ class OperatorLog:
         """Return how many objects this handle's commits have put since the last call, data files included."""
         puts, self._puts = self._puts, 0
         return puts
-
-    @property
-    def table_id(self) -> str:
-        """Return Delta's id of the table. A different id means a different log, even at the same path."""
-        return str(self._snapshot.metadata["id"])
-
-    @property
-    def format(self) -> int:
-        """Return the version of the log's format (`tidegate.format`)."""
-        return int(self._snapshot.metadata["configuration"][FORMAT_KEY])
-
-    @property
-    def size(self) -> LogSize:
-        """Return the number of data files and state rows at the handle's version.
-
-        State rows in files that another program has merged count once the handle has read rows. This makes no request.
-        """
-        return LogSize(files=len(self._snapshot.files), state_rows=self._snapshot.state_rows)
-
-    @property
-    def checkpoint(self) -> int:
-        """Return the version of the newest checkpoint that the handle knows of; -1 if it knows none."""
-        return self._snapshot.checkpoint
-
-    @property
-    def entries_since_checkpoint(self) -> int:
-        """Return the number of entries that a reader of the handle's version replays."""
-        return self.version - self.checkpoint
-
-    def newest(self) -> BatchMeta | None:
-        """Return the metadata of the newest batch at the handle's version; None before the first claim."""
-        # rule: no-update-to-newest
-        if self._newest is None:
-            self._newest = self._read_newest()
-        return None if self._newest is None else self._newest.meta
-
-    def has_file(self, path: str) -> bool:
-        """Return True if the table has the data file at the handle's version."""
-        return path in self._snapshot.files
-
-    def data_files(
-        self, kind: str, partition: int | None = None, *, after_batch: int = -1, up_to: int = ANY_BATCH
-    ) -> list[DataFile]:
-        """Return the files that may have rows of batches above `after_batch` and not above `up_to`.
-
-        They are those at the handle's version, of all partitions if `partition` is None, ordered by partition and
-        batch. Each is given as one that has a single part; a file with rows of several partitions is given for each.
-        """
-        self._snapshot.with_all_parts(self.lake, self.schema)
-        found = (
-            file.part(part)
-            for file in self._snapshot.files.values()
-            if file.max_batch > after_batch and file.min_batch <= up_to
-            for part in file.parts or ()
-            if part.kind == kind and partition in (None, part.partition)
-        )
-        return sorted(found, key=lambda file: (file.partition, file.min_batch))
-
-    def read(
-        self,
-        kind: str,
-        partition: int | None = None,
-        after_batch: int = -1,
-        columns: Sequence[str] | None = None,
-        *,
-        up_to: int = ANY_BATCH,
-        keys: Sequence[bytes] | None = None,
-    ) -> pa.Table:
-        """Return the kind's rows of batches above `after_batch` and not above `up_to`, by partition, batch and seq.
-
-        None for `partition` means all partitions, None for `columns` all columns of the log, None for `keys` all keys.
-        """
-        files = self.data_files(kind, partition, after_batch=after_batch, up_to=up_to)
-        return read_files(self.lake, files, self.schema, columns, after_batch=after_batch, up_to=up_to, keys=keys)
-
-    def dataset(self) -> ds.Dataset:
-        """Return all rows of the log, of every kind, as a dataset for engines that read the parts that they need."""
-        return dataset_of(self.lake, self._snapshot.files.values(), self.schema)
-
-    def pinned_copy(self) -> OperatorLog:
-        """Return a copy of the handle that stays at this version, for a thread that runs beside the committing one."""
-        handle = OperatorLog(self.lake, self._copied_snapshot(), self._clock)
-        handle._newest = self._newest
-        return handle
-
-    def at_later(self, version: int) -> OperatorLog:
-        """Return a handle at that later version for reading; only the entries between the two are read."""
-        handle = self.pinned_copy()
-        entries = handle._snapshot.catch_up(self.lake, version)
-        handle._newest = None if self._newest is None else self._newest.after(self.version, entries)
-        return handle
-
-    def _copied_snapshot(self) -> Snapshot:
-        return replace(self._snapshot, files=dict(self._snapshot.files))
-
-    def batches(
-        self,
-        kind: str,
-        partition: int,
-        *,
-        after_batch: int = -1,
-        up_to: int = ANY_BATCH,
-        step: str | None = None,
-    ) -> list[int]:
-        """Return the batches above `after_batch` and not above `up_to` that have rows of the kind in the partition.
-
-        They are ascending. `step`: of a pipeline, only rows of that step count.
-        """
-        columns = ["batch"] if step is None else ["batch", "step"]
-        rows = self.read(kind, partition, after_batch, columns, up_to=up_to)
-        found = rows if step is None else rows.filter(pc.equal(rows["step"], step))
-        return sorted(pc.unique(found["batch"]).to_pylist())
 
     def commit(
         self,
@@ -419,10 +241,6 @@ class OperatorLog:
     def _parts(self, path: str) -> set[Part]:
         return set(self._snapshot.files[path].parts or ())
 
-    def whole(self, file: DataFile) -> DataFile:
-        """Return the file of the table of which a part is given."""
-        return self._snapshot.files[file.path]
-
     def begin_checkpoint(self, start: Callable[[Callable[[], None]], Future[None]]) -> None:
         """Start to write a checkpoint of the handle's version, if one is due and that version's metadata is complete.
 
@@ -484,7 +302,7 @@ class OperatorLog:
             if verdict is Verdict.COMMITTED:
                 return next(entry.version for entry in above if entry.attempt == meta.attempt)
             if verdict is not Verdict.TRY_ABOVE:
-                raise _error(verdict, self.lake, meta, above)
+                raise refusal(verdict, self.lake, meta, above)
             self._snapshot.catch_up(self.lake, above[-1].version)
             # rule: compaction-not-outdated
             self._refuse_outdated(meta, replaces)
@@ -504,20 +322,6 @@ class OperatorLog:
                 remedy="do nothing: nothing was committed, and the compaction is planned again",
             )
 
-    def _read_newest(self) -> Newest | None:
-        committed = self._snapshot.transactions.get(app_transaction_id(self.operator))
-        if committed is None:
-            return None
-        newest = newest_metadata(self.lake, self.version)
-        # rule: metadata-required/opened
-        if newest is None or newest.meta.batch != committed["version"]:
-            raise StateError(
-                "the log lacks the metadata of its newest batch",
-                value=f"batch {committed['version']} in {self.place}",
-                remedy="restore the log's _delta_log from a copy",
-            )
-        return newest
-
 
 def _at_once(work: Callable[[], None]) -> Future[None]:
     """Do the work and return the future of its end."""
@@ -525,66 +329,3 @@ def _at_once(work: Callable[[], None]) -> Future[None]:
     done: Future[None] = Future()
     done.set_result(None)
     return done
-
-
-def _refuse_foreign_changes(log: Lake, entries: Sequence[Entry]) -> None:
-    foreign = [entry.version for entry in entries if entry.foreign_change]
-    if foreign:
-        raise _foreign_change(log, foreign)
-
-
-def _foreign_change(log: Lake, foreign: Sequence[int]) -> StateError:
-    return StateError(
-        "another program changed data in the operator log (a RESTORE, DELETE, UPDATE or append)",
-        value=", ".join(str(entry_place(log, version)) for version in foreign),
-        remedy="stop the operator, move those entries and all newer ones out of _delta_log, and start again; "
-        "or begin a new log in another lake",
-    )
-
-
-def _refuse_another(
-    place: Place, snapshot: Snapshot, operator: str, found: pa.Schema, expected: pa.Schema, *, evolves: bool
-) -> None:
-    needed = (snapshot.protocol["minReaderVersion"], snapshot.protocol["minWriterVersion"])
-    # rule: known-delta-protocol
-    if needed[0] > _PROTOCOL[0] or needed[1] > _PROTOCOL[1]:
-        remedy = "another program raised it (ALTER TABLE): move that entry and all newer ones out of _delta_log"
-        raise StateError(
-            "the operator log needs an unsupported Delta protocol", value=f"{needed} in {place}", remedy=remedy
-        )
-    # rule: known-format
-    if (written := snapshot.metadata["configuration"].get(FORMAT_KEY)) not in map(str, READABLE_FORMATS):
-        remedy = f"this program reads format {FORMAT}: use the release that wrote the log, or migrate it"
-        raise StateError("the operator log has a different format", value=f"{written} in {place}", remedy=remedy)
-    # rule: own-log
-    if (name := snapshot.metadata["name"]) != operator:
-        remedy = f"give {operator} a lake or a name of its own"
-        raise StateError("the log belongs to another operator", value=f"{name} in {place}", remedy=remedy)
-    if is_partitioned(int(written)):
-        expected = pa.schema([field for field in expected if field.name != "step"])
-    if not (_has_same_types(found, expected) if evolves else found.equals(expected)):
-        different = sorted({field.name for field in set(found) ^ set(expected)})
-        remedy = "an operator's kind and columns are fixed in its log: give the changed operator a new name"
-        raise StateError("the operator log has different columns", value=f"{different} in {place}", remedy=remedy)
-
-
-def _is_pipeline(schema: pa.Schema) -> bool:
-    return "source" in schema.names
-
-
-def _has_same_types(found: pa.Schema, expected: pa.Schema) -> bool:
-    """Return whether the log is a pipeline's, and no column of both has another type."""
-    return _is_pipeline(found) and all(found.field(f.name).equals(f) for f in expected if f.name in found.names)
-
-
-def _error(verdict: Verdict, log: Lake, meta: BatchMeta, above: Sequence[Entry]) -> Exception:
-    shown = f"batch {meta.batch} of epoch {meta.epoch} in {log.place}"
-    if verdict is Verdict.FENCED:
-        remedy = "do nothing if you meant to start the other driver; otherwise stop that one"
-        return Fenced("a newer driver has claimed the operator; this one stops", value=shown, remedy=remedy)
-    foreign = [entry.version for entry in above if entry.foreign_change]
-    if foreign:
-        return _foreign_change(log, foreign)
-    if verdict is Verdict.STOP:
-        return StateError("two drivers of one epoch have committed to the same log", value=shown)
-    return EngineError("another commit won the race; the driver starts over", value=shown)

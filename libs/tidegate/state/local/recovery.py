@@ -11,7 +11,7 @@ from tidegate.contracts.errors import StateError
 from tidegate.contracts.log_schema import log_schema
 from tidegate.contracts.operator import Operator, OperatorState
 from tidegate.state.delta_log.data_files import DataFile, read_files
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.port import Lake
 from tidegate.state.local.local_state import LocalState
 from tidegate.state.protocol_decisions import NO_COMMIT, RecoveryMethod, RecoveryPlan, Wanted, choose_state
@@ -147,7 +147,7 @@ def _rows_to_apply(
         return [last_rows(read_files(source.log, files, log_schema(operator.columns)), operator.slot)]
     if plan.method is RecoveryMethod.UNDO and plan.after_batch == (wanted.last or NO_COMMIT)[0]:
         return []
-    log = OperatorLog.at(source.log, source.version)
+    log = LogVersion.at(source.log, source.version)
     # rule: same-table
     _refuse_another(log, table_id)
     if plan.method in (RecoveryMethod.UNDO, RecoveryMethod.CATCH_UP):
@@ -160,7 +160,7 @@ def _rows_to_apply(
     return (read_files(log.lake, files, log.schema, columns) for files in turns)
 
 
-def _refuse_another(log: OperatorLog, table_id: str) -> None:
+def _refuse_another(log: LogVersion, table_id: str) -> None:
     if log.table_id != table_id:
         raise StateError(
             "the operator log is not the log that the driver of its reader has read",

@@ -17,11 +17,11 @@ from tidegate.contracts.batch_metadata import BatchMeta, Document, is_complete
 from tidegate.contracts.log_schema import META_PARTITION
 from tidegate.state.delta_log.attempt_files import Naming, write_file
 from tidegate.state.delta_log.data_files import DataFile
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.newest_metadata import documents_before
-from tidegate.state.delta_log.operator_log import OperatorLog
 
 
-def documents(log: OperatorLog, batches: range) -> list[Document]:
+def documents(log: LogVersion, batches: range) -> list[Document]:
     """Return the metadata documents of these batches, oldest first. Little more than these is read."""
     recorded = recorded_through(log.newest())
     rows = log.read("meta", META_PARTITION, batches.start - 1, ["value"], up_to=min(batches.stop - 1, recorded))
@@ -29,7 +29,7 @@ def documents(log: OperatorLog, batches: range) -> list[Document]:
     return found + _in_entries(log, range(max(batches.start, recorded + 1), batches.stop))
 
 
-def _in_entries(log: OperatorLog, batches: range) -> list[Document]:
+def _in_entries(log: LogVersion, batches: range) -> list[Document]:
     if not batches:
         return []
     newest_first = (document for _version, document in documents_before(log.lake, log.version))
@@ -58,7 +58,7 @@ def overlapping(files: Sequence[DataFile]) -> list[list[DataFile]]:
     return groups
 
 
-def clocks(log: OperatorLog) -> Iterator[tuple[int, int]]:
+def clocks(log: LogVersion) -> Iterator[tuple[int, int]]:
     """Yield (batch, clock in ms) of the batches, oldest first; read lazily."""
     recorded = recorded_through(log.newest())
     for group in overlapping(log.data_files("meta", META_PARTITION)):
@@ -69,12 +69,12 @@ def clocks(log: OperatorLog) -> Iterator[tuple[int, int]]:
         yield document["batch"], document["clock"]
 
 
-def _stop(log: OperatorLog) -> int:
+def _stop(log: LogVersion) -> int:
     newest = log.newest()
     return 0 if newest is None else newest.batch + 1
 
 
-def base_of(log: OperatorLog, batch: int) -> int:
+def base_of(log: LogVersion, batch: int) -> int:
     """Return the batch of the complete metadata that the batch's metadata builds upon.
 
     The metadata from there on has to be kept as long as that of the batch. If there is no metadata of the batch, use
@@ -86,7 +86,7 @@ def base_of(log: OperatorLog, batch: int) -> int:
     return int(found[0]["batch"] if is_complete(found[0]) else found[0]["base"])
 
 
-def record(log: OperatorLog, meta: BatchMeta, *, after_batch: int) -> list[DataFile]:
+def record(log: LogVersion, meta: BatchMeta, *, after_batch: int) -> list[DataFile]:
     """Write the `meta` rows of the batches above `after_batch` that have none yet; return their file, if any.
 
     `meta` is the metadata of the compaction; rows are written for the batches before it. The file is not part of the

@@ -21,7 +21,7 @@ from tidegate.state.delta_log.log_entries import (
     oldest_version,
     read_actions,
 )
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import newest_old
 from tidegate.state.upkeep.batch_history import recorded_through
@@ -34,7 +34,7 @@ MAX_ENTRIES = 2_048
 """Most entries that one clean-up deletes: several times as many as are written between two compactions."""
 
 
-def clean_up(log: OperatorLog, *, clock_ms: int, rewind_window_ms: int, pinned: int | None = None) -> int:
+def clean_up(log: LogVersion, *, clock_ms: int, rewind_window_ms: int, pinned: int | None = None) -> int:
     """Delete versions older than the rewind window; return the number of data files deleted, orphans included.
 
     Versions within the window stay readable, and so do `pinned` and all later ones. Older versions that are left over
@@ -52,7 +52,7 @@ def clean_up(log: OperatorLog, *, clock_ms: int, rewind_window_ms: int, pinned: 
     return sum(deleted) + sweep(log, oldest=oldest + len(deleted), clock_ms=clock_ms)
 
 
-def _recorded(log: OperatorLog, versions: range) -> Iterator[tuple[int, list[Action]]]:
+def _recorded(log: LogVersion, versions: range) -> Iterator[tuple[int, list[Action]]]:
     """Yield the versions with their actions, up to the first entry whose batch has no `meta` row yet."""
     recorded = recorded_through(log.newest())
     for version in versions:
@@ -64,7 +64,7 @@ def _recorded(log: OperatorLog, versions: range) -> Iterator[tuple[int, list[Act
         yield version, actions
 
 
-def _newest_behind(log: OperatorLog, oldest: int, clock_ms: int, window_ms: int) -> int:
+def _newest_behind(log: LogVersion, oldest: int, clock_ms: int, window_ms: int) -> int:
     """Return the newest version written before the window, by the entries' clocks; `oldest` - 1 if there is none.
 
     Read entries one by one, because a clock can be wrong, up to the first one in the window. Read at most twice as many
@@ -83,7 +83,7 @@ def _checkpoint_before(log: Lake, oldest: int, version: int) -> int:
     return next((at for at in range(version, oldest, -1) if is_checkpointed(log, at)), oldest)
 
 
-def _delete_version(log: OperatorLog, version: int, actions: Sequence[Action]) -> int:
+def _delete_version(log: LogVersion, version: int, actions: Sequence[Action]) -> int:
     """Delete the data files that the version removed, then its log files; return the number of such data files.
 
     Keep data files that a later version added again. The entry is the last one, so that an interruption leaves no gap.

@@ -24,6 +24,7 @@ from tidegate.state.delta_log.data_files import (
     DataFile,
     read_files,
 )
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.lake.port import Lake
 from tidegate.state.protocol_decisions import newest_old
@@ -143,7 +144,7 @@ def compact(
 
 
 def prepare(
-    log: OperatorLog,
+    log: LogVersion,
     meta: BatchMeta,
     kept: Kept,
     *,
@@ -179,13 +180,13 @@ def commit(log: OperatorLog, meta: BatchMeta, prepared: Prepared) -> None:
         raise
 
 
-def discard(log: OperatorLog, prepared: Prepared) -> None:
+def discard(log: LogVersion, prepared: Prepared) -> None:
     """Delete the files of a compaction that is not committed."""
     delete_files(log.lake, [file.path for file in (*prepared.rewritten, *prepared.records)])
 
 
 def plan(
-    log: OperatorLog,
+    log: LogVersion,
     meta: BatchMeta,
     kept: Kept,
     *,
@@ -241,7 +242,7 @@ class _Group:
     may_be_snapshot: bool
 
     @classmethod
-    def of(cls, log: OperatorLog, files: list[DataFile], drop_through: int, held: Mapping[int, int] | None) -> _Group:
+    def of(cls, log: LogVersion, files: list[DataFile], drop_through: int, held: Mapping[int, int] | None) -> _Group:
         """Return the group of these files, which are all of their kind and partition."""
         mixed = [file for file in files if log.whole(file).is_mixed]
         shares = {file.path: file.size * file.rows // max(log.whole(file).rows, 1) for file in mixed}
@@ -281,7 +282,7 @@ def _of_a_turn(sizes: Mapping[Item, int], batch: int) -> set[Item]:
     return set(drawn[: max(1, sum(size <= MAX_BACKGROUND_BYTES for size in reached))])
 
 
-def _newest_expired(log: OperatorLog, clock: int, keep_output_ms: int | None) -> int:
+def _newest_expired(log: LogVersion, clock: int, keep_output_ms: int | None) -> int:
     """Return the newest batch that is more than `keep_output_ms` old by the clocks of batches; -1 if there is none."""
     if keep_output_ms is None:
         return -1
@@ -290,9 +291,7 @@ def _newest_expired(log: OperatorLog, clock: int, keep_output_ms: int | None) ->
     return -1 if place < 0 else next(islice(batches, place, None))[0]
 
 
-def _drop_through(
-    kind: str, partition: int, expired: int, published: Mapping[int, int] | None, log: OperatorLog
-) -> int:
+def _drop_through(kind: str, partition: int, expired: int, published: Mapping[int, int] | None, log: LogVersion) -> int:
     """Return the newest batch whose rows of the kind may be dropped in the partition; -1 if there is none.
 
     State rows are never dropped by their batch. Output is dropped up to the mark at most. Metadata is dropped together

@@ -26,7 +26,7 @@ from tidegate.state.delta_log.log_entries import (
     read_entry,
     version_at,
 )
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.lake.port import Lake
 from tidegate.state.lake.posix_lake import STAGING
 from tidegate.state.protocol_decisions import Entry
@@ -58,7 +58,7 @@ class _Candidate(NamedTuple):
     size: int
 
 
-def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
+def sweep(log: LogVersion, *, oldest: int, clock_ms: int) -> int:
     """Delete the orphans found in one data folder; return their number. `oldest` is the log's oldest version.
 
     The folder and the files to check are drawn at random with the newest batch as seed, so that each has its turn in
@@ -79,7 +79,7 @@ def sweep(log: OperatorLog, *, oldest: int, clock_ms: int) -> int:
     return len(found)
 
 
-def _folders(log: OperatorLog, newest: BatchMeta) -> list[str]:
+def _folders(log: LogVersion, newest: BatchMeta) -> list[str]:
     """Return the folders that have files: those of the partitions that the metadata or a file names."""
     named = {file.partition for file in log.data_files("state")} | newest.partitions.keys()
     return folders_of(log.format, sorted(named))
@@ -101,7 +101,7 @@ def _clear_staging(log: Lake, clock_ms: int) -> None:
         log.delete([found.key for found in staged if found.written_ms <= clock_ms - MIN_AGE_MS])
 
 
-def orphans(log: OperatorLog, *, clock_ms: int) -> Orphans:
+def orphans(log: LogVersion, *, clock_ms: int) -> Orphans:
     """Return what sweeps would delete in all folders. Nothing is changed, and a driver may run meanwhile."""
     if (newest := log.newest()) is None:
         return Orphans(0, 0)
@@ -113,12 +113,12 @@ def orphans(log: OperatorLog, *, clock_ms: int) -> Orphans:
     return Orphans(len(found), sum(orphan.size for orphan in found))
 
 
-def _aged(log: OperatorLog, oldest: int, first: int, clock_ms: int) -> int:
+def _aged(log: LogVersion, oldest: int, first: int, clock_ms: int) -> int:
     """Return the newest batch whose files may be old enough to be deleted."""
     return _batch_at(log, max(first, version_at(log.lake, oldest, log.version, clock_ms - MIN_AGE_MS)), _batch)
 
 
-def _candidates(log: OperatorLog, folder: str, newest_batch: int, start: str = "") -> list[_Candidate]:
+def _candidates(log: LogVersion, folder: str, newest_batch: int, start: str = "") -> list[_Candidate]:
     """Return the folder's files that are named after batches up to `newest_batch` and are not in the table.
 
     With a `start`, at most MAX_FILES that are listed after it.
@@ -133,7 +133,7 @@ def _candidates(log: OperatorLog, folder: str, newest_batch: int, start: str = "
     return sorted(one for one in found if one.batch <= newest_batch and not log.has_file(one.path))
 
 
-def _first_readable(log: OperatorLog, oldest: int) -> int:
+def _first_readable(log: LogVersion, oldest: int) -> int:
     """Return the oldest version that can be read.
 
     Raise StartOver if there is none: a later driver has cleaned up, because the handle's driver was superseded.
@@ -144,7 +144,7 @@ def _first_readable(log: OperatorLog, oldest: int) -> int:
     return first
 
 
-def _never_committed(log: OperatorLog, first: int, files: Sequence[_Candidate]) -> list[_Candidate]:
+def _never_committed(log: LogVersion, first: int, files: Sequence[_Candidate]) -> list[_Candidate]:
     """Return the files that are not in the first readable version and were not written by a later commit."""
     if not files:
         return []
@@ -154,7 +154,7 @@ def _never_committed(log: OperatorLog, first: int, files: Sequence[_Candidate]) 
     ]
 
 
-def _attempts_of(log: OperatorLog, batch: int, first: int) -> set[str | None]:
+def _attempts_of(log: LogVersion, batch: int, first: int) -> set[str | None]:
     """Return the attempts, of commits above the version `first`, whose files may be named after the batch.
 
     These are the batch's own attempt and that of the first compaction from the batch on, which may have been planned as
@@ -164,7 +164,7 @@ def _attempts_of(log: OperatorLog, batch: int, first: int) -> set[str | None]:
     return {_first_attempt(log, batch, first, batch_of) for batch_of in (_batch, _compacted)}
 
 
-def _first_attempt(log: OperatorLog, batch: int, first: int, batch_of: _BatchOf) -> str | None:
+def _first_attempt(log: LogVersion, batch: int, first: int, batch_of: _BatchOf) -> str | None:
     """Return the attempt of the first entry above `first` whose `batch_of` is at least `batch`, if any."""
     version = bisect_left(range(log.version + 1), batch, lo=first + 1, key=lambda at: _batch_at(log, at, batch_of))
     entry = read_entry(log.lake, version)
@@ -179,7 +179,7 @@ def _compacted(entry: Entry) -> int | None:
     return entry.compacted
 
 
-def _batch_at(log: OperatorLog, version: int, batch_of: _BatchOf) -> int:
+def _batch_at(log: LogVersion, version: int, batch_of: _BatchOf) -> int:
     """Return what `batch_of` gives for the newest Tidegate entry at or below the version; -1 if there is none."""
     while version >= 0 and (entry := read_entry(log.lake, version)) is not None:
         if (batch := batch_of(entry)) is not None:

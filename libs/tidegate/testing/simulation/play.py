@@ -25,7 +25,7 @@ from tidegate.runtime.repair.settle import NothingUndecided, settle
 from tidegate.runtime.repair.skip import skip
 from tidegate.state import driver_leases, leases
 from tidegate.state.alignment_decisions import Lease
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.driver_requests import Kind, Requester
 from tidegate.state.lake.place import Place
 from tidegate.state.slots import live_rows
@@ -520,7 +520,7 @@ class Play:
     def _compare(self) -> None:
         """Compare the readable output, the state in the log and an undisturbed run with the oracle."""
         world, oracle = self._world, self._world.oracle
-        written = OperatorLog.at(self.lake.plain(self._application.lake / OPERATOR), None)
+        written = LogVersion.at(self.lake.plain(self._application.lake / OPERATOR), None)
         for topic, partition in oracle.places():
             there = self._readable(topic, partition) + world.broker.logs[topic, partition].deleted
             count = oracle.due_in(topic, partition)
@@ -531,7 +531,7 @@ class Play:
             found = [(row["batch"], row["seq"]) for row in rows]
             _require_equal(f"emissions in the log of {partition}", found, oracle.made[partition])
         for name, watching in world.oracles.items():
-            log = OperatorLog.at(self.lake.plain(self._application.lake / name), None)
+            log = LogVersion.at(self.lake.plain(self._application.lake / name), None)
             world.events["batches"] += log.newest().batch  # type: ignore[union-attr]
             for partition in range(world.settings.partitions):
                 rows, held = live_rows(log.read("state", partition), watching.slot), watching.in_log(partition)

@@ -27,7 +27,7 @@ from tidegate.runtime.doctor.explanation.explanation import (
 )
 from tidegate.runtime.doctor.explanation.recomputation import Input, emissions_of, results_of, with_tables
 from tidegate.state.delta_log.data_files import read_files
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.positions import Position
 from tidegate.state.earlier_batches import log_after, metas_of
 from tidegate.state.lake.opening import open_lake
@@ -141,11 +141,11 @@ class _Batch:
         found: list[Row] = held.select(rows.column_names).to_pylist()
         return found[0] if len(found) == 1 else None
 
-    def _log(self) -> OperatorLog:
+    def _log(self) -> LogVersion:
         return log_after(open_lake(self._application.lake / self._name), self._before.batch)
 
 
-def _emission(log: OperatorLog, position: Position) -> Row:
+def _emission(log: LogVersion, position: Position) -> Row:
     rows = log.read("emission", position.partition, position.batch - 1, up_to=position.batch)
     found = rows.filter(pc.equal(rows["seq"], position.seq)).drop_columns(NOT_OF_AN_EMISSION).to_pylist()
     if not found:
@@ -155,7 +155,7 @@ def _emission(log: OperatorLog, position: Position) -> Row:
     return row
 
 
-def _metadata(log: OperatorLog, batch: int) -> tuple[BatchMeta, BatchMeta]:
+def _metadata(log: LogVersion, batch: int) -> tuple[BatchMeta, BatchMeta]:
     """Return the metadata before and after the batch."""
     found = metas_of(log, range(batch - 1, batch + 1))
     if [meta.batch for meta in found] != [batch - 1, batch]:
