@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -508,7 +509,10 @@ def test_a_wrong_schema_is_a_problem_of_the_call_that_names_it_whether_or_not_st
     app.stream("of_alone", name="alone", value=wrong).suppress(tg.time_limit("1s")).to("b")
     app.stream("of_chain", name="chain", value=wrong).filter("key IS NOT NULL").suppress(tg.time_limit("1s")).to("d")
     app.stream("of_keys", name="keys", key=wrong).suppress(tg.time_limit("1s")).to("f")
-    app.table("of_table", name="table", history="1h", value=wrong)
+    table = app.table("of_table", name="table", history="1h", value=wrong)
+    for name in ("joined", "joined_alone"):
+        joined = app.stream("of_join", name=name).join(table, how="inner", grace="1s")
+        (joined.filter("key IS NOT NULL") if name == "joined" else joined).to(f"of_{name}")
     here = test_a_wrong_schema_is_a_problem_of_the_call_that_names_it_whether_or_not_steps_read_it
     assert {place for place, cause in problems(app) if cause == "not a schema of Avro: long int"} == {
         f"test_problems.py:{lines(here, 'of_alone')} .stream() of alone, value",
@@ -516,3 +520,24 @@ def test_a_wrong_schema_is_a_problem_of_the_call_that_names_it_whether_or_not_st
         f"test_problems.py:{lines(here, 'of_keys')} .stream() of keys, key_format",
         f"test_problems.py:{lines(here, 'of_table')} .table() of table, value_format",
     }
+
+
+def test_a_wrong_type_of_a_field_is_one_problem_whether_or_not_steps_read_the_field() -> None:
+    app, wrong = application(), tg.json({"n": "long"})
+    app.stream("of_alone", name="alone", value=wrong).suppress(tg.time_limit("1s")).to("b")
+    app.stream("of_chain", name="chain", value=wrong).filter("n > 1").suppress(tg.time_limit("1s")).to("d")
+    here = test_a_wrong_type_of_a_field_is_one_problem_whether_or_not_steps_read_the_field
+    cause = "field n has the type 'long', which does not exist"
+    assert problems(app) == [
+        (f"test_problems.py:{lines(here, 'of_alone')} .stream() of alone, value_format", cause),
+        (f"test_problems.py:{lines(here, 'of_chain')} .stream() of chain, value_format", cause),
+    ]
+
+
+def test_a_schema_of_avro_may_be_given_as_its_text() -> None:
+    schema = {"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]}
+    assert tg.avro(schema=json.dumps(schema, indent=1), number=7) == tg.avro(schema=schema, number=7)
+    app = application()
+    app.stream("orders", name="orders", value=tg.avro(schema='{"type": ', schemas="schemas")).keep()
+    [(_, cause)] = problems(app)
+    assert cause.startswith("not a schema: unexpected end of data")

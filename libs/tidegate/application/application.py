@@ -183,8 +183,9 @@ class Application:
         """
         options = _topics(topic)
         options |= _read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
-        options |= {"idle_after": idle_after, "time": _time_fault(time), "headers": _headers_fault(headers)}
-        stream = replace(Definition.begun(name, ".stream", caller(), options), types=_types(key, value, headers, time))
+        options |= {"idle_after": idle_after, "time": _time_fault(time), "headers": (wrong := _headers_fault(headers))}
+        types = _types(key, value, headers if wrong is None else _UNKNOWN, time)
+        stream = replace(Definition.begun(name, ".stream", caller(), options), types=types)
         self._definitions.begin(stream)
         return Stream(stream, self._definitions)
 
@@ -212,10 +213,9 @@ class Application:
         """
         options = _topics(topic)
         options |= _read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
-        options |= {"idle_after": idle_after, "time": _time_fault(time), "headers": _headers_fault(headers)}
-        stream = replace(
-            Definition.begun(name, ".windowed_stream", caller(), options), types=_types(key, value, headers, time)
-        )
+        options |= {"idle_after": idle_after, "time": _time_fault(time), "headers": (wrong := _headers_fault(headers))}
+        types = _types(key, value, headers if wrong is None else _UNKNOWN, time)
+        stream = replace(Definition.begun(name, ".windowed_stream", caller(), options), types=types)
         self._definitions.begin(stream)
         return WindowedStream(stream, self._definitions)
 
@@ -276,7 +276,7 @@ class Application:
         try:
             found = configured(self._raw(), self.folder)
         except ConfigurationError as error:
-            placed = [self._placed(problem) for problem in error.problems]
+            placed = [self._placed(problem) for problem in error.problems if not _is_told(problem, problems)]
             raise ConfigurationError([*problems, *(problem for problem in placed if problem is not None)]) from None
         problems = problems or [*self._problems_of_fields(found)]
         if problems:
@@ -466,6 +466,11 @@ def _topic(name: Any) -> Any:
     return option_of(name, str, lambda each: each, "name a topic as text")
 
 
+def _is_told(problem: Problem, told: Sequence[Problem]) -> bool:
+    """Return whether it is a problem of a table's values which the call that defines the table has told already."""
+    return problem.where.endswith(".table_value") and problem.cause in {each.cause for each in told}
+
+
 _FORMATS = "write a format, such as tg.string(), tg.json() or tg.int64()"
 
 
@@ -512,13 +517,12 @@ def _time_fault(time: object) -> Unusable | None:
 
 
 def _types(
-    key: Format | None, value: Format | None, headers: Mapping[str, Format] | None, time: str | None
+    key: Format | None, value: Format | None, headers: Mapping[str, Format] | str | None, time: str | None
 ) -> dict[str, Any]:
     """Return the types of keys, values and headers, by which expressions read them, and the time of steps."""
     found: dict[str, Any] = {"time": time} if time == "records" else {}
     if headers:
-        usable = _headers_fault(headers) is None
-        found["headers"] = {name: form.name for name, form in headers.items()} if usable else _UNKNOWN
+        found["headers"] = headers if isinstance(headers, str) else {name: f.name for name, f in headers.items()}
     if isinstance(key, Format) and key.name not in ("bytes", "json") and not isinstance(_checked_format(key), Unusable):
         found["key"] = registered(key) if key.is_registered else key.name
     if isinstance(value, Format) and value.name not in ("bytes", "json") and not value.is_registered:

@@ -94,11 +94,11 @@ def avro(
 ) -> Format:
     """Return the format of Avro records in the wire format of a schema registry; steps of a pipeline read their fields.
 
-    `schema`: the schema to read or write, or the path of its file. To read, name `schemas`: where the schemas of
-    writers are, from which values are resolved to this one as Avro's specification says. That is the URL of a schema
-    registry, a file `NAME.properties` with the options of its client, or a folder, with `17.avsc` for the schema of
-    number 17. Every worker reads files under the same path. To write, with `.to(TOPIC, value=...)`, name the `number`
-    under which the schema is registered. Relative paths start at the folder of the program. It needs
+    `schema`: the schema to read or write, also as JSON text, or the path of its file. To read, name `schemas`: where
+    the schemas of writers are, from which values are resolved to this one as Avro's specification says. That is the URL
+    of a schema registry, a file `NAME.properties` with the options of its client, or a folder, with `17.avsc` for the
+    schema of number 17. Every worker reads files under the same path. To write, with `.to(TOPIC, value=...)`, name the
+    `number` under which the schema is registered. Relative paths start at the folder of the program. It needs
     the extra `avro`, and for a registry `schema-registry`.
     """
     folder = caller().folder
@@ -160,14 +160,17 @@ def _place(folder: Path, schemas: str | Path) -> Any:
 def _schema(folder: Path, schema: object) -> Any:
     if isinstance(schema, Mapping):
         return dict(schema)
-    return option_of(schema, (str, Path), lambda file: _schema_in(folder / file), "pass a schema, or name its file")
+    return option_of(schema, (str, Path), lambda given: _schema_in(folder, given), "pass a schema, or name its file")
 
 
-def _schema_in(file: Path) -> Any:
+def _schema_in(folder: Path, given: str | Path) -> Any:
+    is_text = isinstance(given, str) and given.lstrip().startswith("{")
     try:
-        return orjson.loads(file.read_bytes())
+        return orjson.loads(given if isinstance(given, str) and is_text else (folder / given).read_bytes())
     except (OSError, ValueError) as error:
-        return Unusable(Fault(str(file), f"not a file with a schema: {error}", "name a file with a schema of Avro"))
+        shown = given if is_text else str(folder / given)
+        remedy = "pass a schema of Avro, or name a file that has one"
+        return Unusable(Fault(shown, f"not a schema{'' if is_text else ' in a file'}: {error}", remedy))
 
 
 def float32() -> Format:

@@ -259,7 +259,7 @@ class Definition:
             return problem
         option = problem.where.removeprefix(f"operators.{self.name}").removeprefix(".")
         paths = _paths(option)
-        if self.unusable & {*paths} or (not option and self.unusable & {"", "kind"}):
+        if self.unusable & {*paths, f"{paths[-1]}_format"} or (not option and self.unusable & {"", "kind"}):
             return None
         if _STEP.fullmatch(option) and any(name.startswith(f"{option}.") for name in self.unusable):
             return None
