@@ -18,6 +18,7 @@ from tidegate.kernels.columns import assemble, binary_column, binary_parts, gath
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
 from tidegate.kernels.compiled.words import copy_bytes
 from tidegate.kernels.payloads import FlatRecords
+from tidegate.kernels.record_format.header_block import next_header
 from tidegate.kernels.record_format.varint import read_varint
 
 REASONS = (
@@ -89,15 +90,13 @@ def _read_headers(data: Array, at: int, end: int) -> Any:
         return bounds
     count, at = read_varint(data, at, end)
     for _ in range(count):
-        length, name = read_varint(data, at, end)
-        size, value = read_varint(data, name + max(length, 0) if name >= 0 else -1, end)
-        if value < 0 or size > end - value:
+        name, size, value, length, at = next_header(data, at, end)
+        if at < 0:
             return bounds
-        if _is_named(data, name, length, _START_NAME):
-            bounds = (_number(data, value, size), bounds[1])
-        elif _is_named(data, name, length, _END_NAME):
-            bounds = (bounds[0], _number(data, value, size))
-        at = value + max(size, 0)
+        if _is_named(data, name, size, _START_NAME):
+            bounds = (_number(data, value, length), bounds[1])
+        elif _is_named(data, name, size, _END_NAME):
+            bounds = (bounds[0], _number(data, value, length))
     return bounds
 
 

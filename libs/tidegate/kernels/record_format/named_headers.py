@@ -9,6 +9,7 @@ import numpy as np
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.compiled import compiled_in_place, inlined, wide
+from tidegate.kernels.record_format.header_block import next_header
 from tidegate.kernels.record_format.varint import read_varint
 
 
@@ -45,15 +46,10 @@ def _find(data: Array, starts: Array, lengths: Array, names: Names, found_start:
         end = wide(starts[row]) + wide(lengths[row])
         count, at = read_varint(data, wide(starts[row]), end)
         while count > 0 and at >= 0:
-            size, name = read_varint(data, at, end)
-            behind_name = name + size if name >= 0 and 0 <= size <= end - name else -1
-            length, value = read_varint(data, behind_name, end)
-            if value < 0 or length < -1 or length > end - value:
-                break
-            which = _place_of(data, name, size, names)
+            name, size, value, length, at = next_header(data, at, end)
+            which = _place_of(data, name, size, names) if at >= 0 else -1
             if which >= 0:
                 found_start[which, row], found_length[which, row] = value, length
-            at = value + max(length, 0)
             count -= 1
 
 

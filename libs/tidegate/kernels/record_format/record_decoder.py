@@ -32,6 +32,7 @@ from tidegate.kernels.record_format.compression import (
     TooLarge,
     decompress,
 )
+from tidegate.kernels.record_format.header_block import behind, next_header
 from tidegate.kernels.record_format.record_frames import (
     CONTROL,
     ENVELOPE_BYTES,
@@ -293,9 +294,9 @@ def _read_batch(
         delta_ms, at = read_varint(data, at + 1, end)  # + 1: the attributes, which have no meaning yet
         delta, at = read_varint(data, at, end)
         key_length, key_start = read_varint(data, at, end)
-        at = _behind(key_start, key_length, end)
+        at = behind(key_start, key_length, end)
         value_length, value_start = read_varint(data, at, end)
-        at = _behind(value_start, value_length, end)
+        at = behind(value_start, value_length, end)
         headers, after = _read_headers(data, at, end)
         if after != end or delta <= previous or delta > batches.last_offset[batch] - batches.base_offset[batch]:
             return -1
@@ -318,26 +319,13 @@ def _read_batch(
 
 
 @inlined
-def _behind(start: int, length: int, end: int) -> int:
-    """Return the position after a field that may be null (length -1); -1 if the field is not inside its record."""
-    if start < 0 or length < -1 or length > end - start:
-        return -1
-    return start + max(length, 0)
-
-
-@inlined
 def _read_headers(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """Return the number of headers in a block and the position after it; -1 if the block is damaged."""
     count, at = read_varint(data, at, end)
     if at < 0 or count < 0:
         return 0, -1
     for _header in range(count):
-        length, at = read_varint(data, at, end)
-        if length < 0:
-            return 0, -1
-        at = _behind(at, length, end)
-        length, at = read_varint(data, at, end)
-        at = _behind(at, length, end)
+        _name, _size, _value, _length, at = next_header(data, at, end)
         if at < 0:
             return 0, -1
     return count, at

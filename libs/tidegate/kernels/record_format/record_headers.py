@@ -1,6 +1,5 @@
 """Record headers as Python objects: for tests, tools and rare lookups, never for each record of a batch.
 
-A block is a varint count; then per header a varint length and the name, and a varint length (-1: null) and the value.
 b"" stands for no headers.
 """
 
@@ -13,6 +12,7 @@ import numpy as np
 from tidegate.contracts.errors import EngineError
 from tidegate.contracts.records import Bytes, Int64s
 from tidegate.kernels.compiled import compiled
+from tidegate.kernels.record_format.header_block import next_header
 from tidegate.kernels.record_format.varint import read_varint, varint_size, write_varint
 
 Header = tuple[bytes, bytes | None]
@@ -72,11 +72,9 @@ def _read_places(data: Bytes, at: int, places: Int64s) -> bool:
     """Write the places of the headers from `at` on; return whether the headers end with the block."""
     end = len(data)
     for header in range(len(places)):
-        for part in range(2):
-            length, start = read_varint(data, at, end)
-            if start < 0 or length < -1 or length > end - start:
-                return False
-            at = start + max(length, 0)
-            places[header, 2 * part] = start
-            places[header, 2 * part + 1] = at if length >= 0 or part == 0 else -1
+        name, size, value, length, at = next_header(data, at, end)
+        if at < 0:
+            return False
+        places[header, 0], places[header, 1] = name, name + size
+        places[header, 2], places[header, 3] = value, at if length >= 0 else -1
     return bool(at == end)
