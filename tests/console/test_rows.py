@@ -21,7 +21,7 @@ from tidegate.contracts.errors import StateError, UserError
 from tidegate.contracts.log_schema import Kind
 from tidegate.operators.registry import kind_of
 from tidegate.state.delta_log.data_files import DataFile
-from tidegate.state.delta_log.operator_log import OperatorLog
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.positions import Position
 from tidegate.state.lake.opening import open_lake
 from tidegate.state.slots import live_rows
@@ -158,13 +158,13 @@ def test_a_page_of_what_is_held_reads_only_the_batches_that_it_shows(
     for batch in range(20):
         log.batch([record(b"%d-%d" % (batch, n), b"v", 0, 10 * batch + n) for n in range(10)])
 
-    def noted(self: OperatorLog, *args: Any, **more: Any) -> pa.Table:
+    def noted(self: LogVersion, *args: Any, **more: Any) -> pa.Table:
         rows = original(self, *args, **more)
         read.extend(rows["batch"].to_pylist())
         return rows
 
-    original = OperatorLog.read
-    monkeypatch.setattr(OperatorLog, "read", noted)
+    original = LogVersion.read
+    monkeypatch.setattr(LogVersion, "read", noted)
     assert len(page(log, "state").rows) == PAGE_ROWS
     assert min(read) == 13  # 8 batches are read at first
 

@@ -27,7 +27,7 @@ from tidegate.contracts.batch_metadata import Counts, is_complete
 from tidegate.contracts.errors import EngineError, Fenced, Outdated, StateError, Unavailable, UserError
 from tidegate.contracts.log_schema import FORMAT, log_schema
 from tidegate.state import disk
-from tidegate.state.delta_log import operator_log
+from tidegate.state.delta_log import operator_log, refusals
 from tidegate.state.delta_log.attempt_files import Naming, delete_attempt, write_file
 from tidegate.state.delta_log.delta_snapshot import load
 from tidegate.state.delta_log.log_entries import (
@@ -670,7 +670,7 @@ def test_a_foreign_change_of_data_is_refused_at_start_with_the_remedy(log: Opera
 def test_a_foreign_change_under_the_newest_own_commit_is_refused_at_start_too(log: OperatorLog) -> None:
     commit_rows(log, 1, {})
     foreign_append(log)
-    commit_rows(LogVersion.at(log.lake, 2), 2, {})
+    commit_rows(OperatorLog.at(log.lake, 2), 2, {})
     with pytest.raises(StateError, match="another program changed"):
         reopened(log)
 
@@ -799,7 +799,7 @@ def test_a_pipeline_gets_the_columns_of_a_new_step_with_its_next_commit(tmp_path
 
 
 def test_a_log_of_a_different_format_is_refused(log: OperatorLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operator_log, "READABLE_FORMATS", (4,))
+    monkeypatch.setattr(refusals, "READABLE_FORMATS", (4,))
     with pytest.raises(StateError, match="a different format"):
         reopened(log)
 

@@ -145,7 +145,7 @@ def test_a_failing_lake_never_damages_a_local_state(driver: MiniDriver, monkeypa
     bring_back(driver)
     with monkeypatch.context() as patch, driver.lock() as local, pytest.raises(Unavailable):  # type: ignore[attr-defined]
         before = local.header
-        patch.setattr(recovery, "OperatorLog", SimpleNamespace(at=away))
+        patch.setattr(recovery, "LogVersion", SimpleNamespace(at=away))
         driver.recover(local)
     with driver.lock() as local:  # type: ignore[attr-defined]
         assert local.header == before

@@ -20,6 +20,7 @@ from tidegate.contracts.errors import UserError
 from tidegate.state import disk
 from tidegate.state.delta_log.delta_snapshot import Snapshot, load
 from tidegate.state.delta_log.log_entries import newest_version, put_entry
+from tidegate.state.delta_log.log_version import LogVersion
 from tidegate.state.delta_log.operator_log import OperatorLog
 from tidegate.state.earlier_batches import log_after, metas_of, metas_since
 from tidegate.state.upkeep.cleanup import clean_up
@@ -57,7 +58,7 @@ def test_only_new_batches_are_read_from_the_log(log: Written, monkeypatch: pytes
     known.newest_of(log_after(log.log.lake, BATCHES - 4), 8)
     documents = batches.documents
 
-    def counted(of: OperatorLog, asked: range) -> list[dict[str, object]]:
+    def counted(of: LogVersion, asked: range) -> list[dict[str, object]]:
         found = documents(of, asked)
         read.extend(document["batch"] for document in found)
         return found
@@ -76,7 +77,7 @@ def test_batches_in_place_of_others_that_were_moved_away_are_read_again(tmp_path
     before = known.newest_of(log.log, 5)
     entry_path(log.log.lake, log.log.version).unlink()
     again = Written.__new__(Written)
-    again.__dict__.update(log.__dict__, log=log_after(log.log.lake, None))
+    again.__dict__.update(log.__dict__, log=OperatorLog.at(log.log.lake, None))
     again.batch([record(b"b", b"w", 9, 9)])
     found = known.newest_of(log_after(log.log.lake, None), 5)
     assert [meta.batch for meta in found] == [meta.batch for meta in before]
@@ -98,8 +99,8 @@ def test_a_log_that_has_not_changed_is_not_read_again(tmp_path: Path, monkeypatc
     written = Written(application(tmp_path, op=dict(SUPPRESSION)), "op")
     written.batch([record(b"a", b"v", 0, 0)])
     known, opened = KnownLog(written.log.lake), []
-    at = OperatorLog.at
-    monkeypatch.setattr(OperatorLog, "at", lambda lake, version: opened.append(version) or at(lake, version))
+    at = LogVersion.at
+    monkeypatch.setattr(LogVersion, "at", lambda lake, version: opened.append(version) or at(lake, version))
     for _ in range(3):
         known.after(None)
     assert opened == [2]
@@ -144,7 +145,7 @@ def newest_version_of(written: Written) -> int:
     return newest
 
 
-def readable_of(log: OperatorLog) -> range:
+def readable_of(log: LogVersion) -> range:
     """The batches after which the log can be read, by trying all of them."""
     newest, found = log.newest(), []
     assert newest is not None
@@ -155,7 +156,7 @@ def readable_of(log: OperatorLog) -> range:
     return range(found[0], found[-1] + 1)
 
 
-def _facts(log: OperatorLog) -> tuple[Any, ...]:
+def _facts(log: LogVersion) -> tuple[Any, ...]:
     """What a handle knows of its log."""
     return (
         log.version,

@@ -13,7 +13,7 @@ from tidegate.kernels.record_format.varint import read_varint
 
 
 @inlined
-def behind(start: int, length: int, end: int) -> Any:
+def end_of(start: int, length: int, end: int) -> Any:
     """Return the position after bytes that may be null (length -1); -1 if they do not end before `end`."""
     if start < 0 or length < -1 or length > end - start:
         return -1
@@ -27,5 +27,5 @@ def next_header(data: Array, at: int, end: int) -> Any:
     That position is -1 if the block, which ends at `end`, is damaged there.
     """
     size, name = read_varint(data, at, end)
-    length, value = read_varint(data, behind(name, size, end) if size >= 0 else -1, end)
-    return name, size, value, length, behind(value, length, end)
+    length, value = read_varint(data, end_of(name, size, end) if size >= 0 else -1, end)
+    return name, size, value, length, end_of(value, length, end)

@@ -32,7 +32,7 @@ from tidegate.kernels.record_format.compression import (
     TooLarge,
     decompress,
 )
-from tidegate.kernels.record_format.header_block import behind, next_header
+from tidegate.kernels.record_format.header_block import end_of, next_header
 from tidegate.kernels.record_format.record_frames import (
     CONTROL,
     ENVELOPE_BYTES,
@@ -294,9 +294,9 @@ def _read_batch(
         delta_ms, at = read_varint(data, at + 1, end)  # + 1: the attributes, which have no meaning yet
         delta, at = read_varint(data, at, end)
         key_length, key_start = read_varint(data, at, end)
-        at = behind(key_start, key_length, end)
+        at = end_of(key_start, key_length, end)
         value_length, value_start = read_varint(data, at, end)
-        at = behind(value_start, value_length, end)
+        at = end_of(value_start, value_length, end)
         headers, after = _read_headers(data, at, end)
         if after != end or delta <= previous or delta > batches.last_offset[batch] - batches.base_offset[batch]:
             return -1

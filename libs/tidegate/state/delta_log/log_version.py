@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,7 +40,7 @@ class LogVersion:
         self._newest: Newest | None = None
 
     @classmethod
-    def at(cls, lake: Lake, version: int | None) -> LogVersion:
+    def at(cls, lake: Lake, version: int | None) -> Self:
         """Return a handle at that version (None: the newest) for reading.
 
         It is cheap enough for every task that recovers a local state.
@@ -57,10 +58,22 @@ class LogVersion:
         """Return where the log is."""
         return self.lake.place
 
+    def has_successor(self) -> bool:
+        """Return True if the log has an entry above the handle's version. One key is asked for."""
+        return self.lake.etag(entry_key(self.version + 1)) is not None
+
     @property
     def operator(self) -> str:
         """Return the name of the operator that the log belongs to."""
         return str(self._snapshot.metadata["name"])
+
+    @property
+    def size(self) -> LogSize:
+        """Return the number of data files and state rows at the handle's version.
+
+        State rows in files that another program has merged count once the handle has read rows. This makes no request.
+        """
+        return LogSize(files=len(self._snapshot.files), state_rows=self._snapshot.state_rows)
 
     @property
     def version(self) -> int:
@@ -78,14 +91,6 @@ class LogVersion:
         return int(self._snapshot.metadata["configuration"][FORMAT_KEY])
 
     @property
-    def size(self) -> LogSize:
-        """Return the number of data files and state rows at the handle's version.
-
-        State rows in files that another program has merged count once the handle has read rows. This makes no request.
-        """
-        return LogSize(files=len(self._snapshot.files), state_rows=self._snapshot.state_rows)
-
-    @property
     def checkpoint(self) -> int:
         """Return the version of the newest checkpoint that the handle knows of; -1 if it knows none."""
         return self._snapshot.checkpoint
@@ -94,10 +99,6 @@ class LogVersion:
     def entries_since_checkpoint(self) -> int:
         """Return the number of entries that a reader of the handle's version replays."""
         return self.version - self.checkpoint
-
-    def has_successor(self) -> bool:
-        """Return True if the log has an entry above the handle's version. One key is asked for."""
-        return self.lake.etag(entry_key(self.version + 1)) is not None
 
     def newest(self) -> BatchMeta | None:
         """Return the metadata of the newest batch at the handle's version; None before the first claim."""
