@@ -14,7 +14,7 @@ from tidegate.contracts.errors import Fenced, StateError
 from tidegate.runtime.batch_loop.driver import NotClaimed
 from tidegate.runtime.doctor.status import operator_status
 from tidegate.state import driver_leases
-from tidegate.state.delta_log import operator_log
+from tidegate.state.delta_log import refusals
 from tidegate.state.delta_log.log_entries import newest_version
 
 pytestmark = [pytest.mark.broker, pytest.mark.spark]
@@ -101,8 +101,8 @@ def test_a_newest_entry_truncated_by_a_power_failure_stops_and_can_be_moved_away
 def test_a_log_of_a_different_format_stops_and_names_both(world, monkeypatch):
     here = world(**HELD)
     here.driver()
-    monkeypatch.setattr(operator_log, "FORMAT", 99)
-    monkeypatch.setattr(operator_log, "READABLE_FORMATS", (98, 99))
+    monkeypatch.setattr(refusals, "FORMAT", 99)
+    monkeypatch.setattr(refusals, "READABLE_FORMATS", (98, 99))
     with pytest.raises(StateError, match="a different format") as told:
         here.driver()
     assert "format 99" in told.value.remedy

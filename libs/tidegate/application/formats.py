@@ -164,13 +164,12 @@ def _schema(folder: Path, schema: object) -> Any:
 
 
 def _schema_in(folder: Path, given: str | Path) -> Any:
-    is_text = isinstance(given, str) and given.lstrip().startswith("{")
+    text = given if isinstance(given, str) and given.lstrip().startswith("{") else None
     try:
-        return orjson.loads(given if isinstance(given, str) and is_text else (folder / given).read_bytes())
+        return orjson.loads((folder / given).read_bytes() if text is None else text)
     except (OSError, ValueError) as error:
-        shown = given if is_text else str(folder / given)
-        remedy = "pass a schema of Avro, or name a file that has one"
-        return Unusable(Fault(shown, f"not a schema{'' if is_text else ' in a file'}: {error}", remedy))
+        cause = f"not {'a file with ' if text is None else ''}a schema: {error}"
+        return Unusable(Fault(text or str(folder / given), cause, "pass a schema of Avro, or name a file that has one"))
 
 
 def float32() -> Format:
