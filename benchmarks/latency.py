@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
@@ -45,7 +45,7 @@ def measure(say: Any) -> dict[str, float]:
     """Return milliseconds from plan to read for batches of 1,000 records, and from produced to read at RATE."""
     with tempfile.TemporaryDirectory() as folder, Broker.start(Path(folder) / "kafka", jars("broker")) as broker:
         with session() as spark, started(spark, broker.bootstrap, Path(folder)) as (driver, topics):
-            batches = batch_times(driver, broker.bootstrap, *topics, say)
+            batches = _batch_times(driver, broker.bootstrap, topics, say)
         ours, theirs = [], []
         for run in range(PAIRS):
             ours.append(_service(broker.bootstrap, Path(folder)))
@@ -109,23 +109,36 @@ class Reader:
                 self.arrivals.append((time.monotonic(), now * 1_000 - message.timestamp()[1]))
 
 
-def batch_times(
-    driver: OperatorDriver, bootstrap: str, source: str, output: str, say: Any, runs: int = RUNS
-) -> list[float]:
+class Batches:
+    """The batches of an operator, one at a time; the time of each ends when a reader has the last of its output."""
+
+    def __init__(self, driver: OperatorDriver, bootstrap: str, source: str, output: str) -> None:
+        self._driver, self._source, self._sent = driver, source, 0
+        self._reader, self._producer = Reader(bootstrap, output), Producer({"bootstrap.servers": bootstrap})
+
+    def next_ms(self) -> float:
+        """Produce the records of a batch, run it, and return the milliseconds from plan to read."""
+        produce(self._producer, self._source, self._sent, BATCH)
+        self._producer.flush()
+        self._sent += BATCH
+        began = time.monotonic()
+        claimed(self._driver).round()
+        return (self._reader.wait_for(self._sent) - began) * 1_000
+
+    def close(self) -> None:
+        """Stop reading."""
+        self._reader.close()
+
+
+def _batch_times(driver: OperatorDriver, bootstrap: str, topics: tuple[str, str], say: Any) -> list[float]:
     """Return the median milliseconds from plan to read of each run."""
-    reader, producer, medians, sent = Reader(bootstrap, output), Producer({"bootstrap.servers": bootstrap}), [], 0
-    for run in range(runs):
-        times = []
-        for _ in range(BATCHES + (WARM_BATCHES if run == 0 else 0)):
-            produce(producer, source, sent, BATCH)
-            producer.flush()
-            sent += BATCH
-            started = time.monotonic()
-            claimed(driver).round()
-            times.append((reader.wait_for(sent) - started) * 1_000)
-        medians.append(median(times[-BATCHES:]))
-        say(f"run {run + 1}: a batch of {BATCH:,} records takes {medians[-1]:.0f} ms from plan to read")
-    reader.close()
+    with closing(Batches(driver, bootstrap, *topics)) as batches:
+        for _ in range(WARM_BATCHES):
+            batches.next_ms()
+        medians = []
+        for run in range(RUNS):
+            medians.append(median(batches.next_ms() for _ in range(BATCHES)))
+            say(f"run {run + 1}: a batch of {BATCH:,} records takes {medians[-1]:.0f} ms from plan to read")
     return medians
 
 

@@ -10,18 +10,20 @@ that drop nothing stand before a suppression: one reads the time, the other a fi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.latency import PAIRS, PASS_THROUGH, batch_times, started
+from benchmarks.latency import PASS_THROUGH, WARM_BATCHES, Batches, started
 from benchmarks.load import RECORDS
 from benchmarks.peers.equal_results import beside_kafka_streams
 from benchmarks.peers.kafka_streams import run_kafka_streams
 from benchmarks.suppression import INPUT, OPERATOR, RUNS, alternating, loaded, ratio, service_s, session
 
 PEER = "KafkaStreamsChain"
+COMPARED_BATCHES = 300
 FILTER_RUNS = 7
 """Runs of one service differ by more than a filter costs, so more of them are compared."""
 _COUNTS = {"kind": "windowed_aggregation", "window": {"tumbling": "10s", "grace": "5s"}, "aggregate": {"count": True}}
@@ -101,13 +103,24 @@ def _rates_of(
 
 
 def _latency(bootstrap: str, folder: Path, say: Any) -> dict[str, float]:
-    """Compare the time of a small batch in three steps with that in the slowest of them alone."""
+    """Compare the time of a small batch in three steps with that in the slowest of them alone.
+
+    The sides take turns batch by batch: the machine's speed changes more within seconds than the sides differ.
+    """
     sides = {"three steps": PASSING, "nothing held": PASS_THROUGH, "updates": UPDATES}
     times: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(PAIRS):
+    with session() as spark, ExitStack() as open_sides:
+        batches = {}
         for name, operator in sides.items():
-            with session() as spark, started(spark, bootstrap, folder, operator) as (driver, topics):
-                times[name] += batch_times(driver, bootstrap, *topics, partial(say, name), runs=1)
+            driver, topics = open_sides.enter_context(started(spark, bootstrap, folder, operator))
+            batches[name] = open_sides.enter_context(closing(Batches(driver, bootstrap, *topics)))
+        for batch in range(WARM_BATCHES + COMPARED_BATCHES):
+            for name, each in batches.items():
+                ms = each.next_ms()
+                if batch >= WARM_BATCHES:
+                    times[name].append(ms)
+    for name, found in times.items():
+        say(name, f"a batch of 1,000 records takes {median(found):.0f} ms from plan to read")
     three = times.pop("three steps")
     slowest = max(times.values(), key=median)
     return {
