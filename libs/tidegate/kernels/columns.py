@@ -155,7 +155,7 @@ def keys_of(payloads: Payloads, slots: Array) -> FlatRecords:
     )
 
 
-def records_of(rows: pa.RecordBatch) -> Records:
+def records_of(rows: pa.RecordBatch | pa.Table) -> Records:
     """Return the rows of a log as records, with the three byte columns in one buffer.
 
     Null times and offsets become 0.
@@ -178,7 +178,7 @@ def records_of(rows: pa.RecordBatch) -> Records:
     )
 
 
-def int_column(column: pa.Array) -> Array:
+def int_column(column: pa.Array | pa.ChunkedArray) -> Array:
     """Return the numbers of an int64 column; nulls become 0."""
     known = column.fill_null(0) if column.null_count else column
     return np.asarray(known.to_numpy(zero_copy_only=False), np.int64)

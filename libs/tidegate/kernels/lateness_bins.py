@@ -58,4 +58,7 @@ def bound_of(number: int) -> int:
 
 def measures(bins: Array) -> dict[str, int]:
     """Return the counts of the bins that are not empty, each under PREFIX and its bound."""
-    return {f"{PREFIX}{bound_of(int(number))}": int(bins[number]) for number in np.flatnonzero(bins)}
+    return {_NAMES[number]: int(bins[number]) for number in np.flatnonzero(bins)}
+
+
+_NAMES = [f"{PREFIX}{bound_of(number)}" for number in range(BINS)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from tidegate.contracts.flow import NO_SOURCE, Flow, Marks, Passage
 from tidegate.contracts.log_schema import STEP_TOPIC
 from tidegate.contracts.operator import Array, Operator, StepResult
 from tidegate.contracts.records import NULL_LENGTH, Int64s, Records
-from tidegate.kernels.columns import binary_column, in_one, records_of
+from tidegate.kernels.columns import binary_column, in_one, int_column, records_of
 from tidegate.operators.keys import WINDOW
 from tidegate.operators.result_tables import LATE_AND_REJECTED, changes_schema, dictionary_column
 
@@ -52,20 +53,16 @@ def in_sequence(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _records_of(emissions: pa.Table) -> Records:
-    batch = _as_batch(emissions)
-    records = records_of(batch)
-    if "window_start" not in batch.schema.names:
+    records = records_of(emissions)
+    if "window_start" not in emissions.schema.names:
         return records
-    start, end = (np.asarray(batch.column(name), np.int64) for name in ("window_start", "window_end"))
+    start, end = (int_column(emissions.column(name)) for name in ("window_start", "window_end"))
     return replace(records, window=(start, end))
 
 
 def _columns_of(emissions: pa.Table) -> pa.RecordBatch:
     """Return the columns of emissions that are no part of a record, such as the cause."""
-    return _as_batch(emissions.drop_columns(list(_PARTS)))
-
-
-def _as_batch(rows: pa.Table) -> pa.RecordBatch:
+    rows = emissions.drop_columns(list(_PARTS))
     return pa.record_batch([in_one(column) for column in rows.columns], rows.schema)
 
 
@@ -165,12 +162,17 @@ def slot_of(operator: Operator) -> tuple[str, ...]:
 
 def tagged(rows: pa.Table, step: str, schema: pa.Schema | None = None) -> pa.Table:
     """Return the rows with the name of their step, with the columns of the schema if one is given."""
-    rows = rows.append_column(STEP, dictionary_column(np.zeros(rows.num_rows, np.int32), pa.array([step])))
+    rows = rows.append_column(STEP, dictionary_column(np.zeros(rows.num_rows, np.int32), _only(step)))
     if schema is None:
         return rows
     given = dict(zip(rows.column_names, rows.columns, strict=True))
     columns = [given[f.name] if f.name in given else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.table(columns, schema)
+
+
+@lru_cache
+def _only(name: str) -> pa.Array:
+    return pa.array([name])
 
 
 def rows_of(rows: pa.Table, step: str, operator: Operator) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
@@ -210,8 +210,7 @@ class Batch:
             for name, rows in (("late", result.late), ("rejected", result.rejected)):
                 if rows.num_rows:
                     self._keep(name, self._refused(rows, step, _sources(rows["offset"].to_numpy(), flow)))
-            for name, number in result.measures.items():
-                self._measure(f"{step.name}.{name}", number)
+            self._measure(step.name, result.measures)
         self.measures[f"{step.name}.held_now"] = last.counts.held
         self.floor = self.floor if last.floor is None else last.floor
 
@@ -230,15 +229,11 @@ class Batch:
             rows = rejected_rows(flow, sifted.rejected, sifted.causes)
             self._keep("rejected", self._refused(rows, step, flow.source[sifted.rejected]))
 
-    def _measure(self, name: str, number: int) -> None:
-        """Add a measure of a step's results to those before it; extremes and sizes afterwards are no sums."""
-        before = self.measures.get(name)
-        if before is None or name.endswith("_now"):
-            self.measures[name] = number
-        elif name.endswith(("_max", "_min")):
-            self.measures[name] = (max if name.endswith("_max") else min)(before, number)
-        else:
-            self.measures[name] = before + number
+    def _measure(self, step: str, measures: Mapping[str, int]) -> None:
+        """Add the measures of a step's results to those before them."""
+        for name, number in measures.items():
+            before = self.measures.get(named := f"{step}.{name}")
+            self.measures[named] = number if before is None else _together(name, before, number)
 
     def _refused(self, rows: pa.Table, step: Step, source: Int64s) -> pa.Table:
         of_input = step.name in self.steps.first_segment
@@ -267,3 +262,12 @@ def _sources(offsets: Int64s, flow: Flow) -> Int64s:
     records = np.flatnonzero(flow.is_record)
     sources: Int64s = flow.source[records[np.searchsorted(flow.rows.offset[records], offsets)]]
     return sources
+
+
+def _together(name: str, before: int, number: int) -> int:
+    """Return the measure of two results of a step, one after the other; extremes and sizes afterwards are no sums."""
+    if name.endswith("_now"):
+        return number
+    if name.endswith(("_max", "_min")):
+        return (max if name.endswith("_max") else min)(before, number)
+    return before + number
