@@ -183,11 +183,8 @@ class Application:
         """
         options = _topics(topic)
         options |= _read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
-        options |= {"idle_after": idle_after, "time": _time_fault(time), "headers": (wrong := _headers_fault(headers))}
-        types = _types(key, value, headers if wrong is None else _UNKNOWN, time)
-        stream = replace(Definition.begun(name, ".stream", caller(), options), types=types)
-        self._definitions.begin(stream)
-        return Stream(stream, self._definitions)
+        options |= {"idle_after": idle_after, "time": _time_fault(time)}
+        return Stream(self._begun(name, ".stream", options, key, value, headers, time), self._definitions)
 
     def windowed_stream(
         self,
@@ -213,11 +210,26 @@ class Application:
         """
         options = _topics(topic)
         options |= _read_as(key, value, timestamp, windows, max_ahead, dead_letters, rewind_window)
-        options |= {"idle_after": idle_after, "time": _time_fault(time), "headers": (wrong := _headers_fault(headers))}
+        options |= {"idle_after": idle_after, "time": _time_fault(time)}
+        begun = self._begun(name, ".windowed_stream", options, key, value, headers, time)
+        return WindowedStream(begun, self._definitions)
+
+    def _begun(
+        self,
+        name: str,
+        verb: str,
+        options: Mapping[str, Any],
+        key: Format | None,
+        value: Format | None,
+        headers: Mapping[str, Format] | None,
+        time: str | None,
+    ) -> Definition:
+        """Begin a stream whose steps read these types, and return its definition."""
+        wrong = _headers_fault(headers)
         types = _types(key, value, headers if wrong is None else _UNKNOWN, time)
-        stream = replace(Definition.begun(name, ".windowed_stream", caller(), options), types=types)
-        self._definitions.begin(stream)
-        return WindowedStream(stream, self._definitions)
+        begun = Definition.begun(name, verb, caller(), {**options, "headers": wrong})
+        self._definitions.begin(stream := replace(begun, types=types))
+        return stream
 
     def table(
         self,

@@ -259,7 +259,8 @@ class Definition:
             return problem
         option = problem.where.removeprefix(f"operators.{self.name}").removeprefix(".")
         paths = _paths(option)
-        if self.unusable & {*paths, f"{paths[-1]}_format"} or (not option and self.unusable & {"", "kind"}):
+        format_of_it = f"{paths[-1]}_format"  # the types of keys and values follow from their formats
+        if self.unusable & {*paths, format_of_it} or (not option and self.unusable & {"", "kind"}):
             return None
         if _STEP.fullmatch(option) and any(name.startswith(f"{option}.") for name in self.unusable):
             return None

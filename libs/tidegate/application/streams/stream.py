@@ -5,7 +5,7 @@ Only windows can be emitted when they close: other results have no such method.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, overload
 
@@ -209,7 +209,7 @@ class Source(Value, Generic[Results]):
         options = rules.model_dump(mode="json", exclude_unset=True) if isinstance(rules, OperatorRules) else {}
         return self._grown(".apply", {**options, "kind": kind}, (), name)
 
-    def _suppressed(self, limits: Iterable[Any], others: dict[str, Any], name: str | None) -> Results:
+    def _suppressed(self, limits: Sequence[Any], others: dict[str, Any], name: str | None) -> Results:
         options, faults = as_options(limits)
         return self._grown(".suppress", {"kind": "suppression", **options, **others}, faults, name)
 
@@ -337,46 +337,17 @@ class WindowedStream(Source["WindowedStream"], Startable):
 
 @dataclass(frozen=True)
 class WindowResults(WindowedStream):
-    """The results of windows that end: every update, unless they are suppressed."""
+    """The results of windows that end: every update, unless they are suppressed.
 
-    @overload
-    def suppress(
-        self,
-        close: WindowClose,
-        /,
-        *bounds: StrictBound,
-        bytes_of: Literal["value", "record"] | None = None,
-        name: str | None = None,
-    ) -> WindowedStream: ...
+    `suppress(tg.window_close())` without a name is no step of its own: the windows emit one final result each, and
+    bounds limit how many are open. With a name the suppression has a buffer of its own, which views show.
+    """
 
-    @overload
-    def suppress(
-        self,
-        *limits: TimeLimit | EagerBound | StrictBound,
-        timer: Timer | None = None,
-        bytes_of: Literal["value", "record"] | None = None,
-        max_lateness: Duration | None = None,
-        name: str | None = None,
-    ) -> WindowedStream: ...
-
-    def suppress(
-        self,
-        *limits: Any,
-        timer: Timer | None = None,
-        bytes_of: Literal["value", "record"] | None = None,
-        max_lateness: Duration | None = None,
-        name: str | None = None,
-    ) -> WindowedStream:
-        """Return the newest result of each window, held until a limit is reached or the window closes.
-
-        `tg.window_close()` without a name is no step of its own: the windows emit one final result each, and `bounds`
-        limit how many are open. With a name the suppression has a buffer of its own, which views show.
-        """
-        others = {"timer": timer, "bytes_of": bytes_of, "max_lateness": max_lateness}
+    def _suppressed(self, limits: Sequence[Any], others: dict[str, Any], name: str | None) -> WindowedStream:
         alone = name is None and not any(others.values()) and self.definition.newest_option("window") is not None
         if alone and not any(isinstance(each, TimeLimit | EagerBound) for each in limits):
             return self._final(*limits)
-        return self._suppressed(limits, others, name)
+        return super()._suppressed(limits, others, name)
 
     def _final(self, close: Any = None, *bounds: Any) -> WindowedStream:
         options, faults = bounds_as_options(bounds)
