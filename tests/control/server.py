@@ -6,7 +6,6 @@ import itertools
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Any
 
 import psycopg
 import pytest
+
+from tidegate.devkit.embedded_broker import free_ports
 
 PASSWORD = "s3cr3t-canary"
 """Looked for in whatever is told: it must be nowhere."""
@@ -30,7 +31,7 @@ class Server:
         self._folder = Path(tempfile.mkdtemp(prefix="tidegate-postgres-"))
         if self._user is not None:
             shutil.chown(self._folder, self._user)
-        self.port = _free_port()
+        [self.port] = free_ports(1)
         password = self._folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)  # in a folder that is for the server's user alone
@@ -103,10 +104,3 @@ def _user() -> str | None:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
     return "postgres" if "postgres" in names else "nobody"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.contracts.errors import EngineError, UserError
-from tidegate.devkit.embedded_broker import Broker
+from tidegate.devkit import embedded_broker
+from tidegate.devkit.embedded_broker import Broker, free_ports
 from tidegate.runtime.install import paths
 
 
@@ -54,6 +55,25 @@ def test_a_broker_that_dies_during_its_start_shows_the_end_of_its_log(tmp_path: 
         Broker.start(tmp_path, paths.jars("broker"))
     assert "node" in failed.value.value.lower()
     assert Broker.running(tmp_path) is None
+
+
+@pytest.mark.broker
+def test_a_broker_whose_port_is_taken_before_it_listens_starts_on_another(monkeypatch, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        chosen = iter([[taken.getsockname()[1]], free_ports(1), free_ports(1), free_ports(1)])
+        monkeypatch.setattr(embedded_broker, "free_ports", lambda count, other_than=None: next(chosen))
+        with Broker.start(tmp_path, paths.jars("broker")) as started:
+            assert started.port != taken.getsockname()[1]
+            assert Broker.running(tmp_path).port == started.port
+    assert next(chosen, None) is None
+
+
+@pytest.mark.broker
+def test_the_broker_of_another_program_on_its_port_is_not_taken_for_it(broker, monkeypatch, tmp_path: Path) -> None:
+    chosen = iter([[broker.port], free_ports(1), free_ports(1), free_ports(1)])
+    monkeypatch.setattr(embedded_broker, "free_ports", lambda count, other_than=None: next(chosen))
+    with Broker.start(tmp_path, paths.jars("broker")) as started:
+        assert started.port != broker.port
 
 
 @pytest.mark.broker

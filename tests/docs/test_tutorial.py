@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -17,7 +16,7 @@ import pytest
 import tidegate as tg
 from tests.docs.pages import DOCS, Block, blocks
 from tidegate.application.loading import load_application
-from tidegate.devkit.embedded_broker import Broker
+from tidegate.devkit.embedded_broker import Broker, free_ports
 
 PAGE = DOCS / "tutorial" / "index.md"
 SET_UP = ("make setup\n", "source .venv/bin/activate\n")
@@ -63,7 +62,7 @@ def part(block: Block) -> str:
 
 def run(folder: Path, program: str) -> tuple[int, str, str]:
     """The program's exit code and what it says, run up to its first error; nothing that it has started is left."""
-    port = free_port()
+    [port] = free_ports(1)
     environment = {"PATH": f"{command(folder, port)}:{os.environ['PATH']}", "PYTHONPATH": path(), "COLUMNS": "160"}
     ran = subprocess.Popen(
         ["bash", "-euo", "pipefail", "-c", program.replace("9092", str(port))],
@@ -98,10 +97,3 @@ def command(folder: Path, port: int) -> Path:
 def path() -> str:
     """Where Python finds what the tests find."""
     return os.pathsep.join(path for path in sys.path if path)
-
-
-def free_port() -> int:
-    """A port at which nobody listens."""
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return int(opened.getsockname()[1])

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -38,6 +39,7 @@ HOST = "127.0.0.1"
 DEFAULT_PORT = 9092
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
+_LAUNCHES = 3
 _LOG_LINES_SHOWN = 15
 # Below the ephemeral range: no outgoing connection takes one of these ports before the broker binds it.
 _FREE_PORTS = range(20_000, 30_000)
@@ -120,24 +122,28 @@ class Broker:
 
         The folder is formatted once and keeps its topics from start to start. The broker is a process of its own, which
         outlives the caller unless it is stopped. Raises UserError if Java or the jars are missing, or if the folder or
-        the port is in use; EngineError if the broker died or did not answer in time.
+        the port is in use; EngineError if the broker died or did not answer in time. If another program takes a port
+        that was free, before the broker does, the broker is started again on other ports.
         """
         java = java_command()
         _require_jars(jars)
         data = data.resolve()
         data.mkdir(parents=True, exist_ok=True)
         _require_unused(data)
-        port = free_ports(1)[0] if port is None else _require_free(port)
-        controller, *others = free_ports(1 + len(_SECURED), other_than=port)
-        secured = {protocol: f"{HOST}:{other}" for protocol, other in zip(_SECURED, others, strict=True)}
-        _write_settings(data, port, controller, secured, security, settings or {})
-        _format_once(java, jars, data, security)
-        child = _launch(java, jars, data)
-        shown = secured if security else {}
-        (data / "broker.json").write_text(json.dumps({"pid": child.pid, "port": port, "secured": shown}))
-        broker = cls(data=data, pid=child.pid, port=port, secured=shown, _child=child)
-        broker._wait_until_it_answers(child)
-        return broker
+        for _ in range(_LAUNCHES):
+            ports = _Ports.free(port, security)
+            _write_settings(data, ports, security, settings or {})
+            _format_once(java, jars, data, security)
+            child = _launch(java, jars, data)
+            (data / "broker.json").write_text(
+                json.dumps({"pid": child.pid, "port": ports.plain, "secured": ports.secured})
+            )
+            broker = cls(data=data, pid=child.pid, port=ports.plain, secured=ports.secured, _child=child)
+            if broker._answers_before_it_ends(child):
+                return broker
+            if not _has_lost_a_port(data):
+                break
+        raise _failure(f"the broker ended during its start (exit code {child.returncode})", data)
 
     @classmethod
     def running(cls, data: Path) -> Broker | None:
@@ -176,16 +182,35 @@ class Broker:
             time.sleep(0.05)
         return False
 
-    def _wait_until_it_answers(self, child: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+    def _answers_before_it_ends(self, child: subprocess.Popen[bytes]) -> bool:
+        deadline, cluster = time.monotonic() + START_TIMEOUT_S, _cluster(self.data)
         while child.poll() is None:
-            if _answers(self.bootstrap):
-                return
+            if _answers(self.bootstrap, cluster):
+                return True
             if time.monotonic() > deadline:
                 self.stop()
                 raise _failure(f"the broker did not answer within {START_TIMEOUT_S:.0f} s", self.data)
             time.sleep(0.05)
-        raise _failure(f"the broker ended during its start (exit code {child.returncode})", self.data)
+        return False
+
+
+@dataclass(frozen=True)
+class _Ports:
+    """The ports of a broker, free when they were chosen."""
+
+    plain: int
+    controller: int
+    secured: Mapping[str, str]
+    """The addresses by protocol."""
+
+    @classmethod
+    def free(cls, plain: int | None, security: Security | None) -> _Ports:
+        """Choose free ports; `plain`, if given, is the port of clients without TLS, and has to be free."""
+        plain = free_ports(1)[0] if plain is None else _require_free(plain)
+        protocols = _SECURED if security else ()
+        controller, *others = free_ports(1 + len(protocols), other_than=plain)
+        secured = {protocol: f"{HOST}:{other}" for protocol, other in zip(protocols, others, strict=True)}
+        return cls(plain, controller, secured)
 
 
 def _require_jars(jars: Path) -> None:
@@ -214,7 +239,7 @@ def _require_free(port: int) -> int:
 
 def free_ports(count: int, other_than: int | None = None) -> list[int]:
     """Return free ports of this machine, which no outgoing connection takes by chance."""
-    candidates = random.sample(_FREE_PORTS, len(_FREE_PORTS))
+    candidates = random.SystemRandom().sample(_FREE_PORTS, len(_FREE_PORTS))  # no seed: processes choose differently
     return list(islice((port for port in candidates if port != other_than and _is_free(port)), count))
 
 
@@ -240,19 +265,12 @@ def _is_locked(data: Path) -> bool:
     return False
 
 
-def _write_settings(
-    data: Path,
-    port: int,
-    controller_port: int,
-    secured: Mapping[str, str],
-    security: Security | None,
-    others: Mapping[str, str],
-) -> None:
-    addresses = {"PLAINTEXT": f"{HOST}:{port}", **(secured if security else {})}
+def _write_settings(data: Path, ports: _Ports, security: Security | None, others: Mapping[str, str]) -> None:
+    addresses = {"PLAINTEXT": f"{HOST}:{ports.plain}", **ports.secured}
     settings = _SETTINGS.format(
         host=HOST,
         listeners=",".join(f"{protocol}://{address}" for protocol, address in addresses.items()),
-        controller_port=controller_port,
+        controller_port=ports.controller,
         topics=data / "topics",
     )
     if security is not None:
@@ -321,22 +339,34 @@ def _command(java: str, flags: list[str], jars: Path, *program: str) -> list[str
     return [java, *flags, *further, "-cp", f"{jars.resolve()}/*", *program]
 
 
-def _answers(bootstrap: str) -> bool:
-    """Return True once the broker accepts connections and is in the cluster metadata."""
+def _cluster(data: Path) -> str:
+    """Return the id of the cluster for which the data folder was formatted."""
+    written = (data / "topics" / "meta.properties").read_text()
+    return written.partition("cluster.id=")[2].partition("\n")[0]
+
+
+def _answers(bootstrap: str, cluster: str) -> bool:
+    """Return True once a broker of this cluster accepts connections there and is in the cluster's metadata."""
     host, port = bootstrap.split(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()
-        return _brokers(bootstrap) > 0
+        told = _described(bootstrap)
     except (OSError, KafkaError):
         return False
+    return told["cluster_id"] == cluster and len(told["brokers"]) > 0
 
 
-def _brokers(bootstrap: str) -> int:
+def _described(bootstrap: str) -> dict[str, Any]:
     admin = KafkaAdminClient(bootstrap_servers=bootstrap, request_timeout_ms=5_000)
     try:
-        return len(admin.describe_cluster()["brokers"])
+        return dict(admin.describe_cluster())
     finally:
         admin.close()
+
+
+def _has_lost_a_port(data: Path) -> bool:
+    """Return True if the broker ended because another program had taken one of its ports."""
+    return "Address already in use" in (data / "broker.log").read_text(errors="replace")
 
 
 def _signal(pid: int, number: int) -> None:
