@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from time import monotonic, sleep
 
-PATIENCE_S = 180
+PATIENCE_S = 300
 """A machine under load, with a cold Spark, takes its time."""
 
 

@@ -23,6 +23,9 @@ from tidegate.runtime.spark.session import start_session
 QUICK = "-XX:TieredStopAtLevel=1"
 """Tests run each path of Java's code a few times: to optimise it would cost more than the tests themselves."""
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Spark runs the plans of its queries as they are: to make a Java class of each and compile it would cost more, too."""
+
 SILENT = "-Xlog:disable"
 """An archive that does not fit is passed over without a line among the output of commands."""
 
@@ -35,8 +38,8 @@ def use() -> None:
 def _use(spark: str, broker: str) -> None:
     driver = f"{QUICK} -XX:+UseSerialGC {SILENT} {spark}"
     executor = f"{QUICK} -XX:+UseSerialGC"
-    settings = {"spark.driver.defaultJavaOptions": driver, "spark.executor.defaultJavaOptions": executor}
-    words = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    options = {"spark.driver.defaultJavaOptions": driver, "spark.executor.defaultJavaOptions": executor}
+    words = [word for name, value in (options | INTERPRETED).items() for word in ("--conf", f"{name}={value}")]
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*words, "pyspark-shell"])
     os.environ["SPARK_DAEMON_JAVA_OPTS"] = executor
     os.environ["KAFKA_OPTS"] = f"{QUICK} {SILENT} {broker}"

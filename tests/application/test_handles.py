@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import tidegate as tg
+from tests.patience import PATIENCE_S
 from tidegate.application import running
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.runtime.kafka.client import NoSuchTopic
@@ -150,7 +151,7 @@ def test_sigterm_ends_the_process_in_time_although_the_drain_does_not_end(tmp_pa
     try:
         assert ran.stdout is not None and ran.stdout.readline() == "ready\n"
         ran.send_signal(signal.SIGTERM)
-        assert ran.wait(timeout=30) == -signal.SIGTERM
+        assert ran.wait(timeout=PATIENCE_S) == -signal.SIGTERM
     finally:
         ran.kill()
 

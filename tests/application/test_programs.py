@@ -19,7 +19,7 @@ import yaml
 import tidegate as tg
 from tests.application.test_types import strict
 from tests.docs.pages import DOCS
-from tests.patience import wait_for
+from tests.patience import PATIENCE_S, wait_for
 from tidegate.application.loading import load_application
 from tidegate.contracts.errors import ConfigurationError, EngineError, UserError
 from tidegate.devkit.produce_consume import read_all, write_all
@@ -258,7 +258,7 @@ def test_a_program_runs_until_it_is_asked_to_end_and_finishes_its_batch(kafka: d
         while not records(kafka, "arrival-updates") and time.monotonic() < deadline and ran.poll() is None:
             time.sleep(0.2)
         ran.send_signal(signal.SIGTERM)
-        _, noted = ran.communicate(timeout=60)
+        _, noted = ran.communicate(timeout=PATIENCE_S)
     finally:
         ran.kill()
     assert ran.returncode == 0, noted
@@ -286,6 +286,6 @@ def test_a_program_that_spark_submit_starts_has_its_master(kafka: dict[str, str]
     command = [Path(sys.executable).parent / "spark-submit", "--master", "local[1]", tmp_path / "app.py"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     environment |= {"PYSPARK_PYTHON": sys.executable}
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert ran.returncode == 0, ran.stderr
     assert "local[1] 0" in ran.stdout

@@ -38,7 +38,6 @@ def forgetful(tmp_path_factory):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_marks_of_quiet_partitions_outlive_the_broker_s_retention_and_lost_ones_are_resolved(
     spark, forgetful, tmp_path, running, new_lake
 ):

@@ -19,7 +19,6 @@ from tidegate.runtime.install import paths
 from tidegate.runtime.kafka.topics import create_topic
 
 
-@pytest.mark.timeout(900)
 def test_a_truncated_input_stops_the_operator_even_if_it_has_grown_again(spark, tmp_path, new_lake):
     """Partition 0: 0 and 8 are read; 8 is lost, then 16 and 20 are produced to the offsets from 8's on."""
     folder, jars = tmp_path / "broker", paths.jars("broker")

@@ -17,7 +17,7 @@ from tests.patience import wait_for
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.state.delta_log.log_version import LogVersion
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 RECORDS = 60_000
 

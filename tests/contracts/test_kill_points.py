@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from tests.patience import wait_for
+from tests.patience import PATIENCE_S, wait_for
 from tidegate.contracts import kill_points
 from tidegate.contracts.kill_points import KillPoint
 
@@ -40,7 +40,7 @@ def child(order: str) -> subprocess.Popen[str]:
 
 def said(process: subprocess.Popen[str]) -> list[str]:
     """The times that it has counted until its end."""
-    return process.communicate(timeout=20)[0].split()[1:]
+    return process.communicate(timeout=PATIENCE_S)[0].split()[1:]
 
 
 def state_of(pid: int) -> str:
@@ -66,7 +66,7 @@ def test_the_service_is_killed_at_the_second_time():
     process = child("after_commit:2")
     beside = int(process.stdout.readline())
     assert process.stdout.read().split() == ["0"]
-    assert process.wait(20) == -signal.SIGKILL
+    assert process.wait(PATIENCE_S) == -signal.SIGKILL
     come_to(beside, "Z")
 
 
@@ -78,7 +78,7 @@ def test_a_stopped_session_continues_at_the_same_offset():
     come_to(beside, "T")
     os.killpg(process.pid, signal.SIGCONT)
     assert process.stdout.read().split() == ["0", "1", "2"]
-    assert process.wait(20) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_kill_order_with_a_file_waits_for_the_file_and_removes_it(tmp_path):
@@ -93,7 +93,7 @@ def test_a_kill_order_with_a_file_waits_for_the_file_and_removes_it(tmp_path):
 
 def test_an_unknown_kill_order_is_refused():
     process = child("explode:after_commit")
-    assert process.wait(20) == 1
+    assert process.wait(PATIENCE_S) == 1
 
 
 def test_every_kill_point_is_in_the_code():

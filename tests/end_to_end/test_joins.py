@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.lakes import delta_table, named
-from tests.patience import wait_for
+from tests.patience import PATIENCE_S, wait_for
 from tidegate.contracts.batch_metadata import Pin
 from tidegate.contracts.clock import SYSTEM_CLOCK, SystemClock
 from tidegate.contracts.errors import ConfigurationError, StateError, UserError
@@ -223,7 +223,7 @@ def test_a_join_with_a_grace_waits_until_the_table_has_read_each_topic_and_statu
     assert (thread.is_alive(), here.seen()) == (True, [])
     assert "due records wait for their table" in [found.problem for found in diagnose(here.application)]
     here.run(TABLE)
-    thread.join(120)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert here.seen() == [("k0", 1, "B", "matched")]
     here.check_replay()
@@ -290,7 +290,7 @@ def test_a_join_that_starts_before_its_table_waits_for_it(joined):
     thread.join(3)
     assert thread.is_alive()
     away.rename(table)
-    thread.join(120)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
     assert here.seen() == [("k0", 1, "A", "matched")]
 

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.end_to_end.test_commands import tidegate, wait_for
 from tests.kill.harness import PARTITIONS, configure, records
 from tests.lakes import delta_table
+from tests.patience import PATIENCE_S
 from tests.runtime.telemetry.conftest import CANARY
 from tidegate.devkit.embedded_broker import free_ports
 from tidegate.devkit.produce_consume import write_all
@@ -35,7 +36,7 @@ log: json
 def get(port, path):
     """Status and body; 0 while nobody listens."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as refused:
         return refused.code, refused.read().decode()
@@ -80,7 +81,7 @@ def test_the_endpoint_reports_health_readiness_and_metrics_and_no_secret(broker,
         assert '"about": "updates"' not in doctored and '"about": "kafka"' not in doctored, doctored
         ready = get(port, "/readyz")[1]
         service.terminate()
-        assert service.wait(60) == 0, told.read_text()
+        assert service.wait(PATIENCE_S) == 0, told.read_text()
     finally:
         service.kill()
         service.wait()

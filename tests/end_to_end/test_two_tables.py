@@ -88,7 +88,6 @@ def rows(records):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_two_joins_wait_for_the_table_that_stopped_and_after_a_kill_lose_and_repeat_nothing(
     spark, broker, topic, tmp_path, new_lake
 ):

@@ -8,7 +8,6 @@ import pytest
 @pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_no_first_record_is_lost_or_emitted_twice_through_kills(refusing_world):
     world = refusing_world
     world.described = {"kind": "deduplicate", "within": "10s", "grace": "3s"}

@@ -57,7 +57,6 @@ def test_a_join_and_its_table_survive_every_kill_point_random_kills_and_the_loss
 @pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_a_join_and_its_table_survive_a_few_kills(both):
     together = Barrier(2)
     turns = {

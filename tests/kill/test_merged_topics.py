@@ -125,7 +125,6 @@ def shop(broker: Any, topic: Any, tmp_path: Path) -> Shop:
 
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_what_is_made_of_merged_topics_is_in_one_order_through_deaths_between_log_and_output(shop: Shop) -> None:
     shop.write(made(500, 30_000, 0, 1), made(250, 60_000, 0, 2))
     shop.run(kill_at="before_commit")

@@ -40,7 +40,6 @@ def test_no_step_loses_or_repeats_anything_through_every_kill_point_and_an_idle_
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_no_alert_about_a_quiet_key_is_lost_or_told_twice_through_kills(refusing_world):
     world = refusing_world
     world.described = {"kind": "pipeline", "steps": QUIET_KEYS}

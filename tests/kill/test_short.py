@@ -9,7 +9,6 @@ from tests.kill.harness import LATE, SUPPRESSION
 
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_no_record_is_lost_repeated_or_reordered_through_a_few_kills_and_a_takeover(refusing_world):
     world = refusing_world
     world.described = SUPPRESSION | LATE

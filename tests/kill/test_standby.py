@@ -26,7 +26,6 @@ def takes_over(world, kills: int, records: int) -> list[float]:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_standby_takes_over_from_a_killed_service_and_nothing_is_lost_or_repeated(world):
     assert max(takes_over(world, kills=2, records=10_000)) < UNDER_LOAD_S
 

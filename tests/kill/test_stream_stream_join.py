@@ -16,7 +16,6 @@ BEFORE_MS, AFTER_MS = 1_000, 2_000
 @pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_no_pair_of_two_topics_is_lost_or_emitted_twice_through_kills(world, topic):
     right = topic(partitions=PARTITIONS)
     times = {"before": f"{BEFORE_MS}ms", "after": f"{AFTER_MS}ms", "grace": "6s"}

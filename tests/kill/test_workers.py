@@ -28,7 +28,6 @@ NONE_LEFT = "no worker has connected"
 @pytest.mark.long
 @pytest.mark.broker
 @pytest.mark.spark
-@pytest.mark.timeout(900)
 def test_no_record_is_lost_or_repeated_when_workers_are_killed_and_frozen(world: World) -> None:
     ways = [dies, partial(stands_still, seconds=3.0), freezes]
     goes_through(world, 15_000, ways)

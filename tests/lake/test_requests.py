@@ -14,7 +14,7 @@ import pytest
 
 from tests.lake.fault_proxy import FaultProxy
 from tests.lakes import named
-from tests.patience import wait_for
+from tests.patience import PATIENCE_S, wait_for
 from tidegate.devkit.produce_consume import write_all
 from tidegate.runtime.batch_loop.driver import OperatorDriver, Owned, Wiring
 from tidegate.runtime.configuration.application import Application, configured
@@ -53,7 +53,7 @@ class Service:
 
     def __exit__(self, *_exception: object) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(PATIENCE_S)
 
     def batch(self, number: int, partitions: int) -> None:
         """A batch with a record and an emission in every partition is committed."""

@@ -16,6 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.hypothesis_profile import many
+from tests.patience import PATIENCE_S
 from tidegate.contracts.operator import Operator
 from tidegate.contracts.records import Row
 from tidegate.operators.registry import kinds, operator_for
@@ -321,4 +322,4 @@ def without_numba() -> Iterator[subprocess.Popen[bytes]]:
     yield worker
     assert worker.stdin
     worker.stdin.close()
-    assert worker.wait(10) == 0
+    assert worker.wait(PATIENCE_S) == 0

@@ -33,7 +33,7 @@ prices.put(b"apple", b"3", 1_000)
 assert prices.get(b"apple", 2_000).value == b"3"
 """
 
-pytestmark = [pytest.mark.broker, pytest.mark.spark, pytest.mark.timeout(1_200)]  # pip may download
+pytestmark = [pytest.mark.broker, pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")

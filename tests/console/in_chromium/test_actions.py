@@ -124,7 +124,6 @@ def _ended(page: Page, site: str, button: str) -> str:
     return text
 
 
-@pytest.mark.timeout(900)
 def test_each_action_is_confirmed_on_its_page_and_its_effect_is_in_the_log(
     chromium: Browser, shop: Shop, service: subprocess.Popen[bytes]
 ) -> None:

@@ -50,7 +50,6 @@ def orders(count: int, begin: int) -> list[tuple[int, bytes, bytes, int]]:
     ]
 
 
-@pytest.mark.timeout(600)
 def test_each_customer_s_orders_are_counted_once_through_deaths_between_log_and_output(
     broker: Any, topic: Any, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.metadata import of_each
-from tests.patience import wait_for
+from tests.patience import PATIENCE_S, wait_for
 from tests.state.logs import HOUR_MS, OPERATOR, commit_rows, new_log, rows
 from tidegate.runtime.batch_loop.background_compaction import Compacting
 from tidegate.state.delta_log.operator_log import OperatorLog
@@ -33,7 +33,7 @@ class HeldUp:
     def each_sequentially(self, work: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
         for item in items:
             self.under_way.set()
-            assert self.goes_on.wait(60)
+            assert self.goes_on.wait(PATIENCE_S)
             self.done.append(item)
             yield work(item)
 
@@ -60,7 +60,7 @@ def begun(log: OperatorLog) -> tuple[Compacting, HeldUp]:
     newest = log.newest()
     assert newest is not None
     compacting.begin_if_due(log, newest, lambda newest: None)
-    assert jobs.under_way.wait(60)
+    assert jobs.under_way.wait(PATIENCE_S)
     return compacting, jobs
 
 

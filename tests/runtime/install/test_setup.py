@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tidegate.cli.develop import setup
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.kernels.compiled import cache
@@ -143,7 +144,9 @@ def test_kernels_are_compiled_once_until_their_sources_change(tmp_path: Path, mo
 
 
 def _set_up(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(SETUP)], env=environment, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [str(SETUP)], env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
 
 
 def test_the_jars_for_s3_are_fetched_only_where_they_are_asked_for(

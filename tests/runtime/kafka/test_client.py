@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kafka.protocol.metadata import MetadataRequest
 
+from tests.patience import PATIENCE_S
 from tests.runtime.kafka.peers import unused
 from tidegate.contracts.errors import EngineError, UserError
 from tidegate.devkit.embedded_broker import Broker
@@ -81,8 +82,8 @@ def test_a_forked_process_has_its_own_client(broker: Broker, topic: NewTopic) ->
 
     process = multiprocessing.get_context("fork").Process(target=child)
     process.start()
-    is_same, topic_id = queue.get(timeout=30)
-    process.join(30)
+    is_same, topic_id = queue.get(timeout=PATIENCE_S)
+    process.join(PATIENCE_S)
     assert (is_same, topic_id) == (False, own.topic(name).id)
     assert client(options) is own
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.patience import wait_for
+from tests.patience import PATIENCE_S, wait_for
 from tests.runtime.stream.plain_spark import PlainContext
 from tidegate.contracts.errors import EngineError
 from tidegate.runtime.spark import jobs
@@ -31,7 +31,7 @@ class Start:
         self.failure: Exception | None = None
 
     def __call__(self) -> Spark:
-        assert self.may_go_on.wait(10)
+        assert self.may_go_on.wait(PATIENCE_S)
         if self.failure is not None:
             raise self.failure
         return Spark(Context(self))  # type: ignore[arg-type]

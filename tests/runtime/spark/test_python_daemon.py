@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tidegate.runtime.spark.session import _SETTINGS
 
 MODULE = "tidegate.runtime.spark.python_daemon"
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.fast
 
 def idle(worker: str) -> subprocess.CompletedProcess[str]:
     program = IDLE.replace("SERVE", worker)
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_a_worker_whose_socket_was_closed_ends_without_a_stack_trace() -> None:

@@ -83,7 +83,7 @@ def test_a_chain_is_one_pipeline_and_its_handle_reads_what_it_does(
         assert collected(spark, query.rejected(), "cause") == [("null key",)]
         assert not query.sql("SELECT * FROM storms_final_buffer")
     assert not query.is_running and not query.query.isActive
-    assert [table.name for table in spark.catalog.listTables() if "followed" in table.name] == []
+    assert [row for row in spark.sql("SHOW TABLES").collect() if "followed" in row.tableName] == []
 
 
 def test_branches_of_a_data_frame_meet_in_one_query(departures: Any, folders: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE_S
 from tests.runtime.telemetry.conftest import StillDriver, application, driver_status
 from tidegate.contracts.errors import ConfigurationError, UserError
 from tidegate.devkit.embedded_broker import free_ports
@@ -31,7 +32,7 @@ class Client:
         """Status, kind and body."""
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
                 return answer.status, answer.headers["Content-Type"], answer.read().decode()
         except urllib.error.HTTPError as refused:
             return refused.code, refused.headers["Content-Type"], refused.read().decode()

@@ -21,7 +21,7 @@ from tidegate.runtime.workers.placement import Post
 from tidegate.runtime.workers.pool import Worker, Workers, put, workers_of
 from tidegate.runtime.workers.resident import GIVES_WAY
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark]
 
 
 def niceness_of(lane: Lane) -> int:

@@ -42,7 +42,7 @@ def note(name: str) -> str:
 def wait_in_work() -> None:
     began, go_on = waits.get()
     began.set()
-    assert go_on.wait(10)
+    assert go_on.wait(PATIENCE_S)
 
 
 class Worker:
@@ -80,7 +80,7 @@ def worker() -> Iterator[Worker]:
     yield started
     started.lane.lose("the test is over")
     hang_up(started.connection)
-    started.thread.join(10)
+    started.thread.join(PATIENCE_S)
 
 
 @pytest.fixture
@@ -127,11 +127,11 @@ def test_a_lost_process_fails_its_work_and_what_waits_and_ends_if_it_still_worke
 ) -> None:
     began, go_on = waiting
     answers = [worker.go().put("a", wait_in_work), worker.put("b", int, "7")]
-    assert began.wait(10)
+    assert began.wait(PATIENCE_S)
     worker.lane.lose("a worker was lost")
     for answer in answers:
         assert isinstance(answer.exception(10), WorkerLost)
-    assert worker.lost.wait(10)
+    assert worker.lost.wait(PATIENCE_S)
     assert isinstance(worker.put("c", int, "7").exception(10), WorkerLost)
     wait_for(lambda: worker.ended == [GIVEN_UP])
     go_on.set()
@@ -140,7 +140,7 @@ def test_a_lost_process_fails_its_work_and_what_waits_and_ends_if_it_still_worke
 def test_an_idle_process_returns_when_the_driver_hangs_up(worker: Worker) -> None:
     assert worker.go().put("a", int, "7").result(10) == 7
     worker.lane.lose("the application has stopped")
-    worker.thread.join(10)
+    worker.thread.join(PATIENCE_S)
     assert not worker.thread.is_alive()
     assert worker.ended == []
 
@@ -148,7 +148,7 @@ def test_an_idle_process_returns_when_the_driver_hangs_up(worker: Worker) -> Non
 def test_signs_of_life_come_in_the_middle_of_work(worker: Worker, waiting: tuple[Event, Event]) -> None:
     began, go_on = waiting
     answer = worker.go().put("a", wait_in_work)
-    assert began.wait(10)
+    assert began.wait(PATIENCE_S)
     worker.lane.look()
     wait_for(lambda: worker.lane.silent == 0)
     go_on.set()
@@ -163,7 +163,7 @@ def test_only_who_has_the_key_is_welcome_and_a_silent_stranger_keeps_nobody_wait
             connect("127.0.0.1", door.port, b"wrong")
         friend = connect("127.0.0.1", door.port, b"right")
         friend.send("hello")
-        with guests.get(timeout=10) as guest:
+        with guests.get(timeout=PATIENCE_S) as guest:
             assert guest.recv() == "hello"
         assert guests.empty()
         friend.close()
