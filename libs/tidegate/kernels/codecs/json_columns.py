@@ -20,7 +20,7 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels.codecs import json_spans
 from tidegate.kernels.codecs.exact_texts import is_exact, parsed
-from tidegate.kernels.codecs.json_numbers import GOOD, POWERS, SLOW, read_short_decimal, read_whole
+from tidegate.kernels.codecs.json_numbers import GOOD, POWERS, SLOW, nearest_doubles, read_short_decimal, read_whole
 from tidegate.kernels.codecs.json_spans import (
     FOUND,
     MISSING,
@@ -170,7 +170,7 @@ class _Reading:
     def _round(self, place: int, type: pa.DataType) -> None:
         values, start, length = self._found.floats[place], self._found.number[place], self._found.length[place]
         if len(long := np.flatnonzero(length > 0)):
-            values[long] = _long_decimals(self._data, start[long], length[long])
+            values[long] = nearest_doubles(self._data, start[long], length[long])
         elif type == pa.float64():
             return  # a short decimal is finite
         with np.errstate(over="ignore"):
@@ -206,16 +206,6 @@ class _Reading:
         if pa.types.is_floating(field.type):
             return pa.array(self._found.floats[self._place], mask=mask).cast(field.type, safe=False)
         return pa.array(number, mask=mask).cast(field.type)
-
-
-def _long_decimals(data: Array, start: Array, length: Array) -> Array:
-    """Return the nearest floats of JSON numbers, infinite where they are too large."""
-    texts = as_text(in_one(binary_column(data, data, start, length)))
-    try:
-        numbers: Array = texts.cast(pa.float64()).to_numpy()
-    except pa.ArrowInvalid:  # one of them is too large or too small
-        numbers = np.array([float(text) for text in texts.to_pylist()])
-    return numbers
 
 
 @compiled_in_place

@@ -5,19 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.codecs.json_text import DOT, MINUS, ZERO
+from tidegate.kernels.columns import as_text, binary_column, in_one
 from tidegate.kernels.compiled import inlined, wide
 
 GOOD, WRONG, SLOW = range(3)
-"""What a text is for a type: a value, none, or a number that has to be read by Python."""
+"""What a text is for a type: a value, none, or a number for `nearest_doubles`."""
 POWERS = 10.0 ** np.arange(23)
 
 _SMALLEST = -(2**63)
 _SMALLEST_TENTH = -922337203685477580
 _EXACT = 2**53
 """Integers up to this one are exact doubles, as are the powers of ten up to 10**22: one division of them is exact."""
+
+
+def nearest_doubles(data: Array, start: Array, length: Array) -> Array:
+    """Return the nearest doubles of JSON numbers of any length, infinite where they are too large."""
+    texts = as_text(in_one(binary_column(data, data, start, length)))
+    try:
+        numbers: Array = texts.cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid:  # one of them is too large or too small
+        numbers = np.array([float(text) for text in texts.to_pylist()])
+    return numbers
 
 
 @inlined

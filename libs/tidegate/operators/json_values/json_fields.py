@@ -13,7 +13,15 @@ import numpy as np
 from tidegate.contracts.operator import Array
 from tidegate.contracts.records import Records
 from tidegate.kernels.codecs import json_spans
-from tidegate.kernels.codecs.json_numbers import begins_number, read_floor, read_whole
+from tidegate.kernels.codecs.json_numbers import (
+    POWERS,
+    SLOW,
+    begins_number,
+    nearest_doubles,
+    read_floor,
+    read_short_decimal,
+    read_whole,
+)
 from tidegate.kernels.codecs.json_spans import MISSING, Spans, Tree
 from tidegate.kernels.compiled import compiled_in_place
 
@@ -37,12 +45,16 @@ class Fields(NamedTuple):
         return bytes(self.data[self.start[row] : self.start[row] + self.length[row]])
 
 
-class Integers(NamedTuple):
-    """Per text: whether it is a number, whether it is written as an integer that fits into int64, and that integer."""
+class Numbers(NamedTuple):
+    """Per text: whether it is a number; `whole`, if it is written as an integer that fits into int64; or a `double`.
+
+    `is_double`: which of the two it is. The double is the nearest one, infinite if the number is too large.
+    """
 
     is_number: Array
-    is_integer: Array
+    is_double: Array
     whole: Array
+    double: Array
 
 
 class Floors(NamedTuple):
@@ -91,21 +103,29 @@ def _field(data: Array, spans: Spans, place: int) -> Fields:
     return Fields(data, start, np.maximum(length, 0), code.astype(np.int8))
 
 
-def integers_of(fields: Fields) -> Integers:
-    """Return which of the texts are numbers, and the integers among them; a missing field is not a number."""
+def numbers_of(fields: Fields) -> Numbers:
+    """Return which of the texts are numbers, and those numbers; a missing field is not a number."""
     rows = len(fields.start)
-    found = Integers(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64))
-    _read_integers(fields, found)
+    found = Numbers(np.zeros(rows, np.bool_), np.zeros(rows, np.bool_), np.zeros(rows, np.int64), np.zeros(rows))
+    is_long = np.zeros(rows, np.bool_)
+    _read_numbers(fields, POWERS, found, is_long)
+    if len(long := np.flatnonzero(is_long)):
+        found.double[long] = nearest_doubles(fields.data, fields.start[long], fields.length[long])
     return found
 
 
 @compiled_in_place
-def _read_integers(fields: Fields, found: Integers) -> None:
+def _read_numbers(fields: Fields, powers: Array, found: Numbers, is_long: Array) -> None:
     for row in range(len(fields.start)):
-        found.is_number[row] = fields.code[row] == FOUND and begins_number(fields.data[fields.start[row]])
+        at = fields.start[row]
+        found.is_number[row] = fields.code[row] == FOUND and begins_number(fields.data[at])
         if found.is_number[row]:
-            at = fields.start[row]
-            found.is_integer[row], found.whole[row] = read_whole(fields.data, at, at + fields.length[row])
+            end = at + fields.length[row]
+            is_whole, found.whole[row] = read_whole(fields.data, at, end)
+            if not is_whole:
+                found.is_double[row] = True
+                verdict, found.double[row] = read_short_decimal(fields.data, at, end, powers)
+                is_long[row] = verdict == SLOW
 
 
 def floors_of(fields: Fields, shift: int, *, longest: int) -> Floors:

@@ -6,7 +6,6 @@ nearest double; if that is infinite, there is no number. A null value has no num
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -63,16 +62,11 @@ def read_numbers(records: Records, fields: tuple[Path, ...]) -> ReadNumbers:
 
 def _read_field(field: Path, found: Fields, whole: Array, double: Array, is_double: Array) -> Array:
     """Write the field's numbers into the three arrays, and return a code per record."""
-    numbers = json_fields.integers_of(found)
-    whole[:] = numbers.whole
+    numbers = json_fields.numbers_of(found)
+    whole[:], double[:], is_double[:] = numbers.whole, numbers.double, numbers.is_double
     no_number = NO_NUMBER if field else VALUE_NO_NUMBER
-    codes = np.where((found.code == FOUND) & ~numbers.is_number, no_number, found.code)
-    for row in np.flatnonzero(numbers.is_number & ~numbers.is_integer).tolist():
-        double[row] = float(found.text(row))
-        is_double[row] = True
-        if math.isinf(double[row]):
-            codes[row] = no_number
-    return codes
+    is_none = ~numbers.is_number | np.isinf(numbers.double)
+    return np.where((found.code == FOUND) & is_none, no_number, found.code)
 
 
 def missing_parts(records: Records, fields: tuple[Path, ...]) -> Array:
