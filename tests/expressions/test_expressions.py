@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import datetime
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.expressions import page
 from tidegate.contracts.errors import UserError
+from tidegate.contracts.values import schema_of
 from tidegate.expressions.checking import check, check_condition
 from tidegate.expressions.column import Column, col, literal
 from tidegate.expressions.evaluation import EVALUATED, evaluate, is_true
@@ -39,6 +42,40 @@ def values(text, /, **columns):
     """The values of one expression, and which rows could not be evaluated."""
     found = evaluate([check(text, SCHEMA)], rows(**columns))
     return found.values[0].to_pylist(), (found.failed != EVALUATED).tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("trim(text)", "a b"),
+        ("trim(both ' ' from text)", "a b"),
+        ("trim(leading ' ' from text)", "a b "),
+        ("substring(text, 2, 1)", "a"),
+        ("substring(text from 2 for 1)", "a"),
+        ("position('b' in text)", 4),
+        ("extract(year from weather.at)", 2013),
+        ("[n, 2][1]", 1),
+        ("{'m': n}.m", 1),
+        ("row(n, 2) = row(1, 2)", True),
+        ("n in (1, 2)", True),
+        ("text similar to '.*b.*'", True),
+        ("text like '%b_'", True),
+        ("weather.at::date + interval 1 day", datetime(2013, 1, 2)),
+    ],
+)
+def test_functions_may_be_written_in_the_grammar_that_sql_has_for_them(text, value):
+    found, failed = values(text, n=[1], text=[" a b "], weather=[{"gust": 1.0, "at": datetime(2013, 1, 1)}])
+    assert (found, failed) == ([value], [False])
+
+
+def test_the_page_lists_the_functions():
+    assert page.PAGE.read_text() == page.text()
+
+
+@pytest.mark.parametrize("fields", [{"o": {"a": "int64", "A": "int64"}}, {"p": {"o": {"É": "int64", "é": "int64"}}}])
+def test_fields_differ_in_more_than_upper_and_lower_case_at_every_depth(fields):
+    with pytest.raises(UserError, match="more than upper and lower case"):
+        check("1 = 1", schema_of(fields))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +108,8 @@ def values(text, /, **columns):
         ("read_csv('/etc/passwd')", "do not have the function read_csv"),
         ("getvariable('x')", "do not have the function getvariable"),
         ("error('x')", "do not have the function error"),
-        ("main.abs(n)", "do not have the function abs"),
+        ("system.main.abs(n)", "do not have the function abs"),
+        ("main.error('x')", "do not have the function error"),
         ("abs(distinct n)", "is a function of one row"),
         ("weather.wind > 3", "no field wind in weather"),
         ("n + text", "does not fit its columns"),

@@ -17,7 +17,7 @@ from tidegate.contracts.records import Row
 from tidegate.operators.pipeline.cases import CASES, pipeline_reference
 from tidegate.operators.pipeline.config import PipelineConfig
 from tidegate.operators.pipeline.edits import without
-from tidegate.operators.pipeline.strategies import FILTER, REASON, REQUIRE
+from tidegate.operators.pipeline.strategies import FILTER, REASON, REQUIRE, reads_counts
 from tidegate.operators.registry import operator_for
 from tidegate.operators.table_history.config import TableHistoryConfig
 from tidegate.operators.testing import strategies
@@ -69,7 +69,8 @@ def changed_steps(
     found: list[dict[str, Any]] = []
     for step in steps:
         if "kind" not in step:
-            found += [step] if draw(st.booleans()) else []
+            has_counts = bool(found) and "window" in found[-1]
+            found += [step] if draw(st.booleans()) and (has_counts or not reads_counts(step)) else []
             continue
         found += draw(st.lists(_STATELESS, max_size=1))
         keep = step.get("until") == "window_close" or draw(st.booleans())
@@ -112,7 +113,7 @@ def rewired(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str], gon
     What has read a step that goes reads what that has read.
     """
     found = list(steps)
-    stay = holding | joining(steps)
+    stay = holding | joining(steps) | counting(steps)
     for name in [step["name"] for step in steps if "kind" in step and step["name"] not in stay]:
         found = without(found, name) if draw(st.booleans()) else found
     if draw(st.booleans()):
@@ -124,6 +125,11 @@ def rewired(draw: st.DrawFn, steps: list[dict[str, Any]], holding: set[str], gon
 def joining(steps: list[dict[str, Any]]) -> set[str]:
     """The names of the steps that read a table: they neither come nor go."""
     return {step["name"] for step in steps if "table" in step}
+
+
+def counting(steps: list[dict[str, Any]]) -> set[str]:
+    """The names of the steps that count, if any step reads counts."""
+    return {step["name"] for step in steps if "window" in step} if any(map(reads_counts, steps)) else set()
 
 
 @st.composite

@@ -130,6 +130,18 @@ def test_rows_at_which_a_function_fails_are_rejected_and_the_others_go_on(module
     assert calls == [4, 2, 2, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [("bad \ud800", "bad \\ud800"), ("two\nlines", "two lines"), ("x" * 1_000, f"{'x' * 163} [...]")],
+)
+def test_whatever_a_function_says_is_one_line_of_the_cause(message: str, said: str, module: ModuleType) -> None:
+    def failing(rows: pa.RecordBatch) -> pa.RecordBatch:
+        raise ValueError(message)
+
+    [cause] = sift("map", failing, module, *delays(1)).causes
+    assert cause == f"legs:tested fails: ValueError: {said}"
+
+
 def test_each_row_may_fail_for_a_reason_of_its_own(module: ModuleType) -> None:
     def failing(rows: pa.RecordBatch) -> pa.Array:
         raise ValueError(f"{rows['delay'].to_pylist()} {'x' * 500}\n")

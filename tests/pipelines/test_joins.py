@@ -114,6 +114,30 @@ def test_fields_of_both_tables_and_of_the_stream_are_seen_behind_two_joins() -> 
     assert [row["cause"] for row in found.rejected.to_pylist()] == ["value: stream.amount is no int64"]
 
 
+@pytest.mark.parametrize(
+    ("stream", "versions", "cause"),
+    [
+        (b"bad", b'{"most": 9}', "value: not JSON"),
+        (b"", b'{"most": 9}', "value: not JSON"),
+        (b'{"amount": 1} and more', b'{"most": 9}', "value: not JSON"),
+        (b"null", b'{"most": 9}', "value: null"),
+        (b"[1]", b'{"most": 9}', "value: stream is no JSON object"),
+        (b'{"amount": 1}', b"bad", "table: not JSON"),
+        (b'{"amount": 1}', b"[1]", "value: table is no JSON object"),
+    ],
+)
+def test_a_row_of_a_join_is_rejected_if_the_value_of_a_side_that_is_read_is_not_json(
+    stream: bytes, versions: bytes, cause: str
+) -> None:
+    joined = {**JOIN, "grace": "0ms", "emits": {"most": "int64"}}
+    either = {"with_columns": {"is_known": "amount > 0 or limits is null"}}
+    state = opened(pipeline(joined, either, value={"json": {"amount": "int64"}}))
+    state.read_table(table((b"a", versions, 0)), name="limits")
+    found = state.step(Records.from_rows([Row(b"a", stream, 5, 0), Row(b"z", b'{"amount": 1}', 6, 1)]), 0)
+    assert [row["cause"] for row in found.rejected.to_pylist()] == [cause]
+    assert [row["value"] for row in found.emissions.to_pylist()] == [b'{"amount":1,"limits":null,"is_known":true}']
+
+
 def test_a_step_that_reads_a_table_behind_others_has_its_own_time() -> None:
     first, behind = TableRead("limits", 3, None, "joined"), TableRead("limits", 3, None, "joined", has_own_time=True)
     assert pipeline(JOIN, SLOW).reads() == (first,)

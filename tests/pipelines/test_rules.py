@@ -51,6 +51,26 @@ def problems(*steps: dict[str, Any], **options: Any) -> dict[str, str]:
     return {problem.where: problem.cause for problem in refused.value.problems}
 
 
+@pytest.mark.parametrize("name", ["", " ", "a\0b"])
+@pytest.mark.parametrize("verb", ["select", "with_columns"])
+def test_a_field_that_a_step_makes_has_a_name(verb: str, name: str) -> None:
+    [cause] = problems({verb: {name: "1"}}, COUNTS, value={"json": {"n": "int64"}}).values()
+    assert "is not the name of a field" in cause
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"map": "shop:legs", "emits": {"o": {"a": "int64", "A": "int64"}}},
+        {"flat_map": "shop:legs", "emits": {"a": "int64", "A": "int64"}},
+        {"name": "j", "kind": "stream_table_join", "table": "t", "join": "left", "emits": {"a": "int64", "A": "int64"}},
+    ],
+)
+def test_fields_that_a_step_emits_differ_in_more_than_upper_and_lower_case(step: dict[str, Any]) -> None:
+    [cause] = problems(step).values()
+    assert "more than upper and lower case" in cause
+
+
 def test_a_suppression_takes_the_grace_and_the_length_from_the_windows_before_it() -> None:
     config = read(PipelineConfig, QUIET_USERS)
     assert config.operators["final"].model_dump()["grace"] == 600_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -65,6 +66,43 @@ def test_a_filter_that_drops_nothing_copies_nothing(condition: str) -> None:
 def test_what_nobody_reads_is_not_decoded() -> None:
     sifted = sift([Filter(filter="key = 'k'::blob")], rows_of(b"nonsense", None))
     assert (values_of(sifted), len(sifted.rejected)) == ([b"nonsense", None], 0)
+
+
+@pytest.mark.parametrize(
+    ("steps", "values"),
+    [
+        ([Filter(filter="count > 1")], [b"3", None]),
+        ([Filter(filter="key = 'x'::blob")], []),
+        ([Filter(filter="window_end > 10")], [b"3", b"1", None]),
+        ([Require(require="count > 1", reason="few")], [b"3", None]),
+        ([WithColumns(with_columns={"n": "count + 1"})], [b'{"count":3,"n":4}', b'{"count":1,"n":2}', None]),
+        ([Select(select={"n": "octet_length(key)"})], [b'{"n":1}', b'{"n":1}', None]),
+        ([Select(select={"n": "count"}), Filter(filter="n > 1")], [b'{"n":3}', None]),
+        ([Select(select={"n": "count"}), Require(require="n > 1", reason="few")], [b'{"n":3}', None]),
+    ],
+)
+def test_what_takes_back_a_result_passes_steps_that_read_the_value(
+    steps: list[Stateless], values: list[bytes | None]
+) -> None:
+    """Two sessions became one: the null says that the result of one of them is none any more."""
+    windows = np.zeros(3, np.int64), np.full(3, 20, np.int64)
+    flow = Flow.of_input(replace(Records.from_rows(rows_of(b"3", b"1", None)), window=windows))
+    sifted = compiled(steps, Place(key="bytes", values=COUNTS, windows="headers"))(flow)
+    assert values_of(sifted) == values
+
+
+def test_what_takes_back_a_result_is_a_null_in_every_format() -> None:
+    windowed = Place(key="bytes", values=COUNTS, windows="headers")
+    rows = replace(Records.from_rows(rows_of(b"3", None)), window=(np.zeros(2, np.int64), np.full(2, 20)))
+    written = encoding(Encode(encode="int64"), windowed)(Flow.of_input(rows))
+    assert values_of(written) == [struct.pack(">q", 3), None]
+
+
+def test_a_field_named_like_a_column_is_not_read_where_no_step_reads_it() -> None:
+    at = place(Values.of_fields(schema_of({"Timestamp": "int64", "KEY": "int64"})))
+    for step in (Filter(filter="1 = 1"), Select(select={"n": "1"})):
+        sifted = sift([step], rows_of({"Timestamp": "x", "KEY": 1}), at)
+        assert (len(values_of(sifted)), len(sifted.rejected)) == (1, 0)
 
 
 def test_of_a_record_in_a_value_only_the_fields_that_expressions_name_are_read() -> None:

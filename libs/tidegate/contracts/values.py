@@ -201,9 +201,14 @@ def schema_of(fields: Mapping[str, Any]) -> pa.Schema:
 def _fields(fields: object) -> list[pa.Field]:
     if not isinstance(fields, Mapping) or not fields:
         raise InvalidValue("no fields are named", "write the fields with their types, such as {delay: int64}")
-    if wrong := [name for name in fields if not isinstance(name, str) or not name.strip()]:
-        raise InvalidValue(f"{wrong[0]!r} is not the name of a field", "write the field's name as text")
-    return [pa.field(name, _type(name, type)) for name, type in fields.items()]
+    return [pa.field(field_name(name), _type(name, type)) for name, type in fields.items()]
+
+
+def field_name(name: object) -> str:
+    """Return the name of a field. Raise InvalidValue if it is no text, blank, or has a character that SQL has not."""
+    if not isinstance(name, str) or not name.strip() or "\0" in name:
+        raise InvalidValue(f"{name!r} is not the name of a field", "write the field's name as text")
+    return name
 
 
 def _type(name: str, type: object) -> pa.DataType:

@@ -6,7 +6,7 @@ No row is needed for that. DuckDB parses the text, and its type is that of the e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -45,6 +45,8 @@ _NO_VALUE_OF_A_ROW = {
     "COLLATE": "it names a collation",
     "DEFAULT": "it has no value of its own",
 }
+_SCHEMAS = ("", "main")
+"""DuckDB writes `main` for functions that have a grammar of their own, such as `trim(both 'x' from s)`."""
 _CLAUSES = ("where_clause", "having", "sample", "qualify")
 _AGGREGATE_PARTS = ("distinct", "filter")
 
@@ -90,16 +92,19 @@ def check_condition(text: str, schema: pa.Schema) -> Expression:
     return condition
 
 
-def check_names(schema: pa.Schema) -> None:
-    """Raise UserError if two columns are one to SQL, which does not tell upper from lower case."""
+def check_names(fields: Iterable[pa.Field]) -> None:
+    """Raise UserError if two columns, or two fields of one, are one to SQL: it does not tell upper from lower case."""
     names: dict[str, str] = {}
-    for name in schema.names:
-        if (other := names.setdefault(name.lower(), name)) is not name:
+    for field in fields:
+        if (other := names.get(field.name.lower())) is not None:
             raise UserError(
                 "columns of expressions must differ in more than upper and lower case",
-                value=f"{other}, {name}",
+                value=f"{other}, {field.name}",
                 remedy="rename one of them",
             )
+        names[field.name.lower()] = field.name
+        if pa.types.is_struct(field.type):
+            check_names(field.type)
 
 
 def _root(text: str) -> dict[str, Any]:
@@ -161,11 +166,11 @@ def _check_part(text: str, part: Mapping[str, Any]) -> None:
     if kind != "FUNCTION":
         return
     name = part["function_name"]
-    if name not in ALLOWED or part["schema"] or part["catalog"]:
+    if name not in ALLOWED or part["schema"] not in _SCHEMAS or part["catalog"]:
         raise UserError(
             f"expressions do not have the function {name}",
             value=text,
-            remedy="use a function whose result depends on its arguments alone; the documentation lists them",
+            remedy="use one whose result depends on its arguments alone: see docs/reference/expressions.md",
         )
     if any(part[clause] for clause in _AGGREGATE_PARTS) or part["order_bys"]["orders"]:
         raise UserError(

@@ -30,5 +30,15 @@ _OTHERS = """
     struct_pack
 """
 
-ALLOWED = frozenset(" ".join((_OPERATORS, _NUMBERS, _TEXT, _BYTES, _TIMES, _OTHERS)).split())
+GROUPS = {
+    "operators": _OPERATORS,
+    "numbers": _NUMBERS,
+    "text": _TEXT,
+    "bytes": _BYTES,
+    "dates and times": _TIMES,
+    "objects, lists and conditions": _OTHERS,
+}
+"""The names, with spaces between them, by what they are for."""
+
+ALLOWED = frozenset(" ".join(GROUPS.values()).split())
 """The names of the functions and operators that an expression may use."""

@@ -202,6 +202,13 @@ RULES = (
         removals=(deleted(),),
     ),
     Rule(
+        slug="retractions-pass",
+        name="what takes back the result of a window passes steps that read the value",
+        chapter=Chapter.BATCH,
+        tests=tests("pipelines/test_stateless_steps", "what_takes_back_a_result_passes_steps_that_read_the_value"),
+        removals=(value("np.zeros(len(rows), np.bool_)"),),
+    ),
+    Rule(
         slug="rekeyed-rows-go-to-a-topic",
         name="rows with another key go to a topic by keys before a step that holds state reads them",
         chapter=Chapter.BATCH,

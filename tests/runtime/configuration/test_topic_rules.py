@@ -1,4 +1,4 @@
-"""Which topics the operators of a file may share."""
+"""Which topics, and names of views, the operators of a file may share."""
 
 from __future__ import annotations
 
@@ -72,6 +72,15 @@ def test_a_chain_of_operators_and_a_topic_with_two_readers_are_not_a_cycle() -> 
         c={"input": "y", "output": "v", "dead_letters": "refused"},
         d={"input": "x", "dead_letters": "refused"},
     )
+
+
+def test_no_operator_has_views_with_the_names_of_those_of_a_step() -> None:
+    steps = [{"name": "late", **SUPPRESSION}, {"name": "big", "filter": "timestamp > 0"}]
+    found = problems(
+        shop={"kind": "pipeline", "input": "x", "steps": steps}, shop_late={"input": "x"}, shop_big={"input": "x"}
+    )
+    assert found.keys() == {"operators.shop_late", "operators.shop_big"}
+    assert found["operators.shop_big"].cause.startswith("the step big of shop has views of the same names")
 
 
 def test_two_operators_with_the_same_output_format_may_share_a_topic() -> None:

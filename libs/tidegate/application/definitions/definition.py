@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -321,17 +321,26 @@ def _paths(option: str) -> list[str]:
 def with_sources(steps: Sequence[Mapping[str, Any]], links: Sequence[tuple[int, ...]]) -> list[dict[str, Any]]:
     """Return the steps as a YAML file has them: where a step does not read the one before it, `from` says what.
 
-    A stateless step that is named there is called after its verb and its place.
+    A stateless step that is named there is called after its verb and its place, unless another step has that name.
     """
+    taken = {str(step["name"]) for step in steps if "name" in step}
     defaults = [_default(steps, links, at) for at in range(len(steps))]
     branched = {at for reads, default in zip(links, defaults, strict=True) if reads != default for at in reads}
-    names = {at: str(steps[at].get("name") or f"{next(iter(steps[at]))}_{at + 1}") for at in branched if at != INPUT}
+    names = {at: str(steps[at].get("name") or _name_of(steps[at], at, taken)) for at in branched if at != INPUT}
     found = []
     for at, step in enumerate(steps):
         sources = [names.get(read, "input") for read in links[at]]
         reads = {} if links[at] == defaults[at] else {"from": sources[0] if len(sources) == 1 else sources}
         found.append({**({"name": names[at]} if at in names else {}), **reads, **step})
     return found
+
+
+def _name_of(step: Mapping[str, Any], at: int, taken: Collection[str]) -> str:
+    """Return the verb and the place of a step, with as many lines behind it as it takes to be no other's name."""
+    name = f"{next(iter(step))}_{at + 1}"
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _default(steps: Sequence[Mapping[str, Any]], links: Sequence[tuple[int, ...]], at: int) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ Grace and retention have no silent default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from pydantic import model_validator
@@ -154,6 +154,11 @@ class OperatorRules(Config):
     def operators(self) -> Mapping[str, OperatorRules]:
         """Return the rules of the steps that hold state, by name; of an operator that is no pipeline none."""
         return {}
+
+    @property
+    def step_names(self) -> Sequence[str]:
+        """Return the names of all steps that have one; of an operator that is no pipeline none."""
+        return ()
 
     def results(self, values: Values, emits: pa.Schema | None) -> Values:
         """Return what is known of the results' values if the input has these: the same, unless the kind makes others.

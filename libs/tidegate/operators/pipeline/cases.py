@@ -23,14 +23,16 @@ from tidegate.operators.pipeline.config import (
     Select,
     Sink,
     Stateful,
+    WithColumns,
 )
 from tidegate.operators.pipeline.passage.results import changes_of
 from tidegate.operators.pipeline.reference import Chain, Holder, Node, Passing, PassThrough, Stand, Under
 from tidegate.operators.pipeline.rules.graph import Graph
-from tidegate.operators.pipeline.rules.places import as_config
+from tidegate.operators.pipeline.rules.places import Place, as_config
 from tidegate.operators.pipeline.rules.steps import StepRules
 from tidegate.operators.pipeline.steps import operators_of
 from tidegate.operators.pipeline.strategies import (
+    FEW,
     FILTER,
     JOINED_TABLES,
     passing_configs,
@@ -108,10 +110,9 @@ def _made(config: PipelineConfig) -> list[tuple[str, StepRules]]:
     return [(names[at], step) for at, step in enumerate(config.steps) if not isinstance(step, Sink)]
 
 
-def _with_fields(config: PipelineConfig) -> list[bool]:
-    """Return of each step that has results whether the values that it reads have fields: then a null is none."""
-    before = zip(config.steps, config.places(), strict=False)
-    return [place.values.form in ("object", "single") for step, place in before if not isinstance(step, Sink)]
+def _read_places(config: PipelineConfig) -> list[Place]:
+    """Return the place that each step with results reads."""
+    return [place for step, place in zip(config.steps, config.places(), strict=False) if not isinstance(step, Sink)]
 
 
 def _read_by(config: PipelineConfig) -> tuple[list[list[Any]], list[list[Any]]]:
@@ -152,14 +153,14 @@ def _passer(name: str) -> str:
 def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
     """Return what the pipeline is under this configuration. `again`: how often a step was removed before."""
     (steps, _), holds, nodes = _read_by(config), config.holds(), dict[Any, Node]()
-    with_fields = _with_fields(config)
+    places = _read_places(config)
     for number, (name, step) in enumerate(_made(config)):
         does: Holder | Passing
         if isinstance(step, Stateful):
             windows, joins = step.rules.kind == "windowed_aggregation", bool(step.rules.reads())
             does = Holder(as_config(step.rules), holds[name], again.get(name, 0), windows, joins)
         else:
-            does = _passing(name, step, with_fields[number])
+            does = _passing(name, step, places[number])
         nodes[number] = Node(name, name, steps[number], does)
     for name, read in _merges(config).items():
         nodes[read] = Node(name, name, read, Passing(name, lambda row: [row.value]))
@@ -169,12 +170,27 @@ def _under(config: PipelineConfig, again: Mapping[str, int]) -> Under:
     return Under(nodes, _emitting(config))
 
 
-def _passing(name: str, step: StepRules, with_fields: bool) -> Passing:
-    """Return what a stateless step does with a row. A function gets all fields of the value, so it needs a value."""
+def _passing(name: str, step: StepRules, place: Place) -> Passing:
+    """Return what a stateless step does with a row. Behind windows a null takes back a result, and passes.
+
+    A function gets all fields of the value, so elsewhere it needs a value.
+    """
     passing = _passing_values(name, step)
-    if not (with_fields and isinstance(step, Map | FlatMap | FilterBy)):
+    if isinstance(step, Filter | Require) and not _reads_counts(step):
+        return passing  # it reads keys alone
+    if place.windowed and place.takes_back:
+        return passing._replace(
+            values=lambda row: [None] if row.value is None else passing.values(row),
+            refusal=lambda row: None if row.value is None else passing.refusal(row),
+        )
+    needs_value = isinstance(step, Map | FlatMap | FilterBy | WithColumns) or _reads_counts(step)
+    if place.values.form not in ("object", "single") or not needs_value:
         return passing
     return passing._replace(refusal=lambda row: _NULL if row.value is None else passing.refusal(row))
+
+
+def _reads_counts(step: StepRules) -> bool:
+    return FEW in (getattr(step, "filter", None), getattr(step, "require", None))
 
 
 def _passing_values(name: str, step: StepRules) -> Passing:
@@ -183,6 +199,8 @@ def _passing_values(name: str, step: StepRules) -> Passing:
         return Passing(name, _repeated, multiplies=True)
     if isinstance(step, Select):
         return Passing(name, lambda row: [_measured(row)])
+    if isinstance(step, WithColumns):
+        return Passing(name, lambda row: [b'{"count":%d,"more":%d}' % (int(row.value or 0), int(row.value or 0) + 1)])
     if isinstance(step, Map):
         failure = _failure(step)
         return Passing(name, lambda row: [_measured(row)], lambda row: failure if row.key == b"ab" else None)
@@ -194,7 +212,9 @@ def _passing_values(name: str, step: StepRules) -> Passing:
 
 
 def _condition(sql: str) -> Callable[[Row], bool]:
-    """Return what a condition says of a row; of a row without a key one on the key says nothing, which counts as no."""
+    """Return what a condition says of a row. Of a row without a key one on the key says nothing, which counts as no."""
+    if sql == FEW:
+        return lambda row: row.value is not None and int(row.value) < 3
     found = re.fullmatch(r"key (=|<>) '(\w+)'::BLOB", sql)
     assert found is not None, sql
     is_equal, key = found[1] == "=", found[2].encode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -112,6 +112,7 @@ def _start(known: Mapping[str, Any]) -> Place:
         windows=windows,
         length=length,
         is_input=True,
+        takes_back=known.get("time") != "records",
     )
 
 
@@ -149,7 +150,7 @@ class PipelineRules(KeyRules):
     serializers. Of several headers with one name the last one counts; one that a record lacks is null."""
     time: Literal["pipeline", "records"] = "pipeline"
     """What moves the time of a step: rows and the time of the steps before it, or with `records`, as in Kafka Streams,
-    the rows that arrive at it alone."""
+    the rows that arrive at it alone. With `records`, steps that read values reject nulls behind windows, too."""
     table: SkipJsonSchema[OwnTable] = None
     """The table whose rows are in the input, too, on DataFrames; a step joins the stream with it. Default: none is."""
     steps: Steps
@@ -177,6 +178,11 @@ class PipelineRules(KeyRules):
         """Return the rules of the steps that hold state, by name, each complete; those of a table of its own first."""
         return {step.name: step.rules for step in (self.table, *self.steps) if isinstance(step, Stateful)}
 
+    @property
+    def step_names(self) -> Sequence[str]:
+        """Return the names of all steps that have one: those that hold state first."""
+        return [*self.operators, *(step.name for step in self.steps if isinstance(step, Stateless) and step.name)]
+
     def places(self) -> tuple[Place, ...]:
         """Return the place before each step, and the one behind the last."""
         return _places(self.steps, _start(dict(self)))
@@ -195,8 +201,7 @@ class PipelineRules(KeyRules):
 
     def shown_formats(self) -> set[ShownAs]:
         """Return the formats of keys and values that the views of all steps need."""
-        named = [*self.operators, *(step.name for step in self.steps if not isinstance(step, Sink) and step.name)]
-        found = [self.shown(name) for name in (None, *named)]
+        found = [self.shown(name) for name in (None, *self.step_names)]
         return {self.key_format, *(each.key_format for each in found), *(each.value_format for each in found)}
 
     def holds(self) -> dict[str, int | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tidegate.operators.pipeline.config import PipelineConfig
 
 FILTER, REQUIRE, REASON = "key <> 'a'::BLOB", "key <> 'ab'::BLOB", "it is of the wrong key"
+FEW = "count < 3"
 _FUNCTIONS = "tidegate.operators.testing.batch_functions"
 _STATELESS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
@@ -21,6 +22,14 @@ _STATELESS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"flat_map": f"{_FUNCTIONS}:repeated", "emits": {"n": "int64"}},
     ]
 )
+_OF_COUNTS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {"filter": FEW},
+        {"require": FEW, "reason": REASON},
+        {"with_columns": {"more": "count + 1"}},
+    ]
+)
+"""Steps that read what windows have counted."""
 _WINDOWS = st.sampled_from(
     [
         {"tumbling": "5ms", "grace": "3ms"},
@@ -56,11 +65,16 @@ def _counting(draw: st.DrawFn) -> dict[str, Any]:
     return {"kind": "windowed_aggregation", "window": window, "aggregate": aggregate, "emit": emit}
 
 
+def _reading_counts() -> st.SearchStrategy[list[dict[str, Any]]]:
+    """At most one step that reads what the step before it has counted."""
+    return st.lists(_OF_COUNTS, max_size=1)
+
+
 @st.composite
 def _steps(draw: st.DrawFn) -> list[dict[str, Any]]:
     """Up to five steps, of which one at least holds state."""
     before = draw(st.lists(_STATELESS | _holding(windowed=False), max_size=2))
-    windows = [draw(_counting())] if draw(st.booleans()) else []
+    windows = [draw(_counting()), *draw(_reading_counts())] if draw(st.booleans()) else []
     behind = draw(st.lists(_STATELESS | _holding(windowed=bool(windows)), max_size=2))
     steps = [*before, *windows, *behind]
     return steps if any("kind" in step for step in steps) else [*steps, draw(_holding(windowed=False))]
@@ -83,7 +97,7 @@ class _Rows(NamedTuple):
         return _Rows(self.taken or "kind" in step, self.windowed or windowed, (*self.form, *made))
 
 
-_WIRES, _FORMS = {"name", "from", "keep"}, {"window", "emits", "select", "table"}
+_WIRES, _FORMS = {"name", "from", "keep"}, {"window", "emits", "select", "table", "with_columns"}
 _OF_INPUT = _Rows()
 
 
@@ -108,7 +122,7 @@ def _branches(
         begin = draw(st.sampled_from(list(places)))
         drawn = draw(_branch(places[begin]))
         if bool(left) and draw(st.booleans()):
-            drawn.insert(draw(st.integers(0, len(drawn))), left.pop())
+            drawn.insert(draw(_place_of_join(drawn)), left.pop())
         branch = [{"name": f"{letter}{at}", **step} for at, step in enumerate(drawn)]
         places |= _places(branch, begin, places[begin])
         branch[0] = branch[0] if begin == found[-1]["name"] else {"from": begin, **branch[0]}
@@ -127,7 +141,7 @@ def _branches(
 def _branch(draw: st.DrawFn, rows: _Rows) -> list[dict[str, Any]]:
     """Up to three steps behind such rows, of which one holds state unless one before does; perhaps with windows."""
     before = draw(st.lists(_STATELESS | _holding(windowed=rows.windowed), max_size=1))
-    windows = [draw(_counting())] if not rows.windowed and draw(st.booleans()) else []
+    windows = [draw(_counting()), *draw(_reading_counts())] if not rows.windowed and draw(st.booleans()) else []
     windowed = rows.windowed or bool(windows)
     steps = [*before, *windows, *draw(st.lists(_STATELESS | _holding(windowed=windowed), max_size=1))]
     needed = not steps or not (rows.taken or any("kind" in step for step in steps))
@@ -222,12 +236,22 @@ def _joins(draw: st.DrawFn, waits: st.SearchStrategy[dict[str, Any]]) -> list[di
     return joins
 
 
+def _place_of_join(steps: Sequence[dict[str, Any]]) -> st.SearchStrategy[int]:
+    """A place among the steps: not between windows and what reads their counts, which a join has in another place."""
+    return st.sampled_from([at for at in range(len(steps) + 1) if at == len(steps) or not reads_counts(steps[at])])
+
+
+def reads_counts(step: Mapping[str, Any]) -> bool:
+    """Return whether the step is one of those that read what windows have counted."""
+    return "with_columns" in step or FEW in (step.get("filter"), step.get("require"))
+
+
 @st.composite
 def _with_joins(draw: st.DrawFn, joins: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Steps with these joins among them."""
     steps = [_never_stopped(step) for step in draw(_steps())]
     for join in joins:
-        at = draw(st.integers(0, len(steps)))
+        at = draw(_place_of_join(steps))
         steps = [*steps[:at], join, *steps[at:]]
     return steps
 

@@ -25,6 +25,7 @@ from tidegate.runtime.configuration.daily_cost import DailyCost
 from tidegate.runtime.configuration.feeds import read_together
 from tidegate.runtime.configuration.lake_place import LakePlace
 from tidegate.runtime.configuration.topic_rules import topic_problems
+from tidegate.runtime.configuration.view_names import view_problems
 from tidegate.state.lake.place import Place, options_problem
 from tidegate.state.request_budget import LONGEST_DELAY_S
 
@@ -135,7 +136,7 @@ class Application(Config):
         for name, config in known.items():
             problems += _problems_among(name, config, known, raw)
             problems += _forbidden_functions(name, config, info.data.get("allow", ()))
-        problems += topic_problems(known)
+        problems += [*topic_problems(known), *view_problems(known)]
         if problems:
             raise _Problems(problems)
         return typed

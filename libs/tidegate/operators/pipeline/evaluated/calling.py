@@ -13,7 +13,7 @@ from tidegate.contracts.records import Int64s
 from tidegate.expressions.layers import objects_of
 from tidegate.operators.pipeline.evaluated.checked_function import CheckedFunction
 from tidegate.operators.pipeline.evaluated.columns import ColumnReader
-from tidegate.operators.pipeline.evaluated.compiling import NOT_WRITTEN, Verdict, readable, with_values
+from tidegate.operators.pipeline.evaluated.compiling import NOT_WRITTEN, Verdict, readable, retractions, with_values
 from tidegate.operators.pipeline.rules.places import Place
 from tidegate.operators.pipeline.rules.steps import Called, call_of
 
@@ -22,7 +22,7 @@ class FunctionStep:
     """A step that calls a function (a UserStep). It gets rows that can be read; the others are rejected."""
 
     def __init__(self, step: Called, place: Place) -> None:
-        self._call = call_of(step)
+        self._call, self._place = call_of(step), place
         self._reader = ColumnReader(place, [(name,) for name in place.columns.names])
 
     def load(self) -> None:
@@ -33,18 +33,23 @@ class FunctionStep:
         """Return what the step makes of the flow."""
         [flow] = flows
         at = np.flatnonzero(readable(flow))
-        read = self._reader.read(flow.rows.take(at))
-        verdict = Verdict(len(at))
+        rows = flow.rows.take(at)
+        read, retracted = self._reader.read(rows), retractions(self._place, rows)
+        verdict = Verdict(retracted)
         verdict.reject_unreadable(read, read.parts)
-        asked = np.flatnonzero(verdict.kept)
+        asked = np.flatnonzero(verdict.kept & ~retracted)
         made = self._function.made(read.columns.take(pa.array(asked)))
         verdict.reject_each({int(asked[row]): cause for row, cause in made.causes.items()})
-        row = asked[made.row]
+        row, passed = asked[made.row], np.flatnonzero(verdict.kept & retracted)
+        results = np.concatenate([row, passed])
+        order = np.argsort(results, kind="stable")
         if made.fields is None:
-            return _replaced(flow, at, verdict, row, None)
+            return _replaced(flow, at, verdict, results[order], None)
         written = objects_of(made.fields)
         verdict.reject_each(dict.fromkeys(row[written.failed].tolist(), NOT_WRITTEN))
-        return _replaced(flow, at, verdict, row, written.values[0])
+        [values] = written.values
+        values = pa.concat_arrays([values, pa.nulls(len(passed), values.type)]).take(pa.array(order))
+        return _replaced(flow, at, verdict, results[order], values)
 
     @cached_property
     def _function(self) -> CheckedFunction:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from textwrap import shorten
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,7 +63,7 @@ class CheckedFunction:
         except Exception as error:
             # rule: failing-rows-alone
             if rows.num_rows == 1:
-                return self._nothing({0: shorten(f"{self.call.function} fails: {_text(error)}", _LONGEST_CAUSE)})
+                return self._nothing({0: _cause(self.call.function, error)})
             half = rows.num_rows // 2
             return _joined(self.made(rows.slice(0, half)), self.made(rows.slice(half)), half)
         return self._read(found, rows.num_rows)
@@ -117,5 +116,8 @@ def _joined(first: Made, second: Made, at: int) -> Made:
     return Made(np.concatenate([first.row, second.row + at]), pa.concat_batches(parts) if parts else None, causes)
 
 
-def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+def _cause(function: str, error: Exception) -> str:
+    """Return what is said of the error: one line of UTF-8, whatever is in it, and not too long."""
+    line = " ".join(f"{function} fails: {type(error).__name__}: {error}".split())
+    text = line if len(line) <= _LONGEST_CAUSE else f"{line[: _LONGEST_CAUSE - 6]} [...]"
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidegate.contracts.flow import Flow, Sifted
 from tidegate.contracts.flow import Stateless as Function
@@ -31,11 +32,15 @@ _Causes = Callable[[npt.NDArray[np.int64]], list[str]]
 
 
 class Stage(NamedTuple):
-    """A step, its expressions as a layer, and the parts of rows that these read: `key`, `headers` or `value`."""
+    """A step, its expressions as a layer, and the parts of rows that these read: `key`, `headers` or `value`.
+
+    `reads_fields`: whether it reads fields of the value, or what a step before it has made.
+    """
 
     step: Evaluable
     layer: Layer
     reads: Sequence[str]
+    reads_fields: bool
 
     @property
     def cause(self) -> str:
@@ -56,10 +61,10 @@ def compiled(steps: Sequence[Evaluable], place: Place) -> Function:
         [flow] = flows
         at = np.flatnonzero(readable(flow))
         rows = flow.rows if len(at) == len(flow) else flow.rows.take(at)
-        read = reader.read(rows)
+        read, retracted = reader.read(rows), retractions(place, rows)
         answer = evaluate_layers([stage.layer for stage in stages], read.columns, objects)
-        values = None if answer.objects is None else answer.objects.values[0]
-        return sifted(flow, at, Verdict.of(stages, read, answer, len(rows)), values)
+        values = None if answer.objects is None else without_retracted(answer.objects.values[0], retracted)
+        return sifted(flow, at, Verdict.of(stages, read, answer, retracted), values)
 
     return sift
 
@@ -75,17 +80,18 @@ def _plan(steps: Sequence[Evaluable], place: Place) -> tuple[list[Stage], Column
         place = behind(step, place)
         named = isinstance(step, WithColumns | Select)
         made |= without | set(expressions if named else ())
-        layers.append((step, Layer(expressions, named, without), {column for column, *_ in read}))
+        reads_made = any(path[0] in made for each in expressions.values() for path in each.paths)
+        layers.append((step, Layer(expressions, named, without), {column for column, *_ in read}, reads_made))
         wanted |= read
         changed |= named
     objects = place.values.schema if changed else None
     if objects is not None:
         wanted |= {(name,) for name in objects.names if name not in made}
     reader = ColumnReader(begin, wanted)
-    stages = [
-        Stage(step, layer, [part for part, names in reader.parts.items() if names & read])
-        for step, layer, read in layers
-    ]
+    stages = []
+    for step, layer, columns, reads_made in layers:
+        parts = [part for part, names in reader.parts.items() if names & columns]
+        stages.append(Stage(step, layer, parts, reads_made or "value" in parts))
     return stages, reader, objects
 
 
@@ -95,39 +101,58 @@ def readable(flow: Flow) -> Mask:
     return flow.is_record if unreadable is None else flow.is_record & (unreadable == 0)
 
 
-class Verdict:
-    """What becomes of each row: the first step that drops or rejects it decides."""
+def retractions(place: Place, rows: Records) -> Mask:
+    """Return which rows take back the result of a window: they have a null in place of a value.
 
-    def __init__(self, count: int) -> None:
-        self.kept = np.ones(count, np.bool_)
-        self.dropped = np.zeros(count, np.bool_)
+    They pass steps that read fields: who has got the result has to get what takes it back.
+    """
+    takes_back = place.windowed and place.takes_back
+    # rule: retractions-pass
+    return np.asarray(rows.value_length < 0) if takes_back else np.zeros(len(rows), np.bool_)
+
+
+def without_retracted(values: pa.Array, retracted: Mask) -> pa.Array:
+    """Return the values with a null for each row that takes back a result."""
+    return pc.if_else(pa.array(retracted), pa.scalar(None, values.type), values) if retracted.any() else values
+
+
+class Verdict:
+    """What becomes of each row: the first step that drops or rejects it decides. `retracted`: see `retractions`."""
+
+    def __init__(self, retracted: Mask) -> None:
+        self.kept = np.ones(len(retracted), np.bool_)
+        self.dropped = np.zeros(len(retracted), np.bool_)
         self.causes: dict[int, str] = {}
+        self._retracted = retracted
 
     @classmethod
-    def of(cls, stages: Sequence[Stage], read: Read, answer: Answer, count: int) -> Verdict:
+    def of(cls, stages: Sequence[Stage], read: Read, answer: Answer, retracted: Mask) -> Verdict:
         """Return what the stages, in order, make of the rows."""
-        verdict = cls(count)
+        verdict = cls(retracted)
         for stage, evaluated in zip(stages, answer.layers, strict=True):
             verdict.reject_unreadable(read, stage.reads)
             verdict.judge(stage, evaluated)
         if answer.objects is not None:
             verdict.reject_unreadable(read, ("value",))
-            verdict.reject(answer.objects.failed, lambda rows: [NOT_WRITTEN] * len(rows))
+            verdict.reject(answer.objects.failed & ~retracted, lambda rows: [NOT_WRITTEN] * len(rows))
         return verdict
 
     def judge(self, stage: Stage, evaluated: Evaluated) -> None:
-        self.reject(evaluated.failed, lambda rows: [stage.cause] * len(rows))
+        judged = ~self._retracted | (not stage.reads_fields)
+        self.reject(evaluated.failed & judged, lambda rows: [stage.cause] * len(rows))
         match stage.step:
             case Filter():
-                self.dropped |= self.kept & ~is_true(evaluated.values[0])
+                self.dropped |= self.kept & judged & ~is_true(evaluated.values[0])
                 self.kept &= ~self.dropped
             case Require(reason=reason):
-                self.reject(~is_true(evaluated.values[0]), lambda rows: [reason] * len(rows))
+                self.reject(~is_true(evaluated.values[0]) & judged, lambda rows: [reason] * len(rows))
 
     def reject_unreadable(self, read: Read, parts: Iterable[str]) -> None:
         """Reject the rows of which one of these parts cannot be read."""
-        for decoded in (read.parts[part] for part in parts if part in read.parts):
-            self.reject(decoded.code > 0, decoded.causes)
+        for part in parts:
+            if (decoded := read.parts.get(part)) is not None:
+                wrong = decoded.code > 0
+                self.reject(wrong & ~self._retracted if part == "value" else wrong, decoded.causes)
 
     def reject(self, rows: Mask, causes: _Causes) -> None:
         """Reject those of the rows of which nothing is decided yet."""

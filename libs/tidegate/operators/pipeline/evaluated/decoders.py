@@ -135,8 +135,12 @@ class _SideOfJoin:
         return fields, decoded.code, decoded.reasons
 
 
+_NO_JSON = 2
+"""The code of a side that should be JSON and is not, behind NULL."""
+
+
 class _Side:
-    """The value of one side, which is JSON, or base64 of the bytes that a decoder reads.
+    """The value of one side: JSON, or base64 of other bytes, which are for a decoder or for nobody.
 
     `given`: the members of the object where it may be.
     """
@@ -144,23 +148,26 @@ class _Side:
     def __init__(self, name: str, chosen: Sequence[pa.Field], values: Values) -> None:
         self.name = name
         self._decoder = None if values.registered is None else decoder_of(values, chosen)
-        self.given = [pa.field(name, pa.struct(chosen))]
-        if self._decoder is not None:
-            self.given = [pa.field(name, pa.large_string()), pa.field(f"{name}_bytes", pa.binary())]
+        type = pa.struct(chosen) if self._decoder is None else pa.large_string()
+        self.given = [pa.field(name, type), pa.field(f"{name}_bytes", pa.binary())]
 
     def read(self, given: Mapping[str, pa.Array]) -> tuple[pa.StructArray, Array, Sequence[str]]:
         """Return the fields, a code per row as a decoder does, and the reasons."""
-        value = given[self.name]
+        value, written = given[self.name], given[f"{self.name}_bytes"]
+        has_value, has_bytes = (each.is_valid().to_numpy(zero_copy_only=False) for each in (value, written))
         if self._decoder is None:
-            return value, np.zeros(len(value), CODE), ()
-        decoded = self._decoder.columns(*binary_parts(given[f"{self.name}_bytes"]))
-        code = decoded.code
-        absent = code == NULL
-        if self.name == "table":
-            code[absent] = 0  # no version matched
-        code[absent & value.is_valid().to_numpy(zero_copy_only=False)] = NO_PREFIX
+            code = np.where(has_bytes, _NO_JSON, np.where(has_value, 0, NULL)).astype(CODE)
+            return value, self._matched(code), [self._cause(reason) for reason in ("value: null", "value: not JSON")]
+        decoded = self._decoder.columns(*binary_parts(written))
+        absent = decoded.code == NULL
+        code = self._matched(decoded.code)
+        code[absent & has_value] = NO_PREFIX
         fields = pa.StructArray.from_arrays(decoded.columns, fields=list(self._decoder.schema), mask=pa.array(absent))
         return fields, code, [self._cause(reason) for reason in decoded.reasons]
+
+    def _matched(self, code: Array) -> Array:
+        """Return the codes where the null of a table is no reason: no version matched."""
+        return np.where(code == NULL, 0, code) if self.name == "table" else code
 
     def _cause(self, reason: str) -> str:
         return reason if self.name == "stream" else reason.replace("value", "table", 1)

@@ -10,7 +10,7 @@ from tidegate.kernels.codecs.port import Encoder
 from tidegate.kernels.codecs.primitives import PrimitiveEncoder
 from tidegate.kernels.codecs.registered import encoder_of_registered
 from tidegate.operators.pipeline.evaluated.columns import ColumnReader
-from tidegate.operators.pipeline.evaluated.compiling import Verdict, readable, sifted
+from tidegate.operators.pipeline.evaluated.compiling import Verdict, readable, retractions, sifted, without_retracted
 from tidegate.operators.pipeline.rules.places import Place
 from tidegate.operators.pipeline.rules.reading import with_doubles
 from tidegate.operators.pipeline.rules.steps import Encode
@@ -25,12 +25,13 @@ def encoding(step: Encode, place: Place) -> Stateless:
     def sift(*flows: Flow) -> Sifted:
         [flow] = flows
         at = np.flatnonzero(readable(flow))
-        read = reader.read(flow.rows if len(at) == len(flow) else flow.rows.take(at))
+        rows = flow.rows if len(at) == len(flow) else flow.rows.take(at)
+        read, retracted = reader.read(rows), retractions(place, rows)
         written = encoder.encode(read.columns.select(names))
-        verdict = Verdict(len(at))
+        verdict = Verdict(retracted)
         verdict.reject_unreadable(read, read.parts)
-        verdict.reject(written.code > 0, written.causes)
-        return sifted(flow, at, verdict, written.values)
+        verdict.reject((written.code > 0) & ~retracted, written.causes)
+        return sifted(flow, at, verdict, without_retracted(written.values, retracted))
 
     return sift
 

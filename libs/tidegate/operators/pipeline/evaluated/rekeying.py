@@ -37,7 +37,7 @@ def rekeying(step: SelectKey, place: Place) -> Stateless:
         [evaluated] = evaluate_layers([layer], read.columns).layers
         [keys] = evaluated.values
         written = encoder.encode(pa.record_batch([keys], ["key"]))
-        verdict = Verdict(len(at))
+        verdict = Verdict(np.zeros(len(at), np.bool_))
         verdict.reject_unreadable(read, read.parts)
         verdict.reject(evaluated.failed, lambda rows: [cause] * len(rows))
         # rule: new-key-is-not-null

@@ -28,7 +28,8 @@ class Place:
     that of the windows, ms; None: unknown, or of any length. `closes_after`: how long after its end a window still
     changes, ms; None: unknown. `maker`: the rules of the step that has put the windows into the keys; None: the input's
     keys have them already. `is_input`: whether rows are records of the input, whose windows only the first operator
-    reads. `rekeyed`: whether their keys are others than those by which the input is partitioned.
+    reads. `rekeyed`: whether their keys are others than those by which the input is partitioned. `takes_back`: whether
+    a null takes back the result of its window, and passes steps that read values.
     """
 
     key: KeyForm
@@ -40,6 +41,7 @@ class Place:
     maker: OperatorRules | None = None
     is_input: bool = False
     rekeyed: bool = False
+    takes_back: bool = True
 
     @property
     def windowed(self) -> bool:

@@ -183,6 +183,7 @@ class Reading:
         shared = self._shared if (is_first if place is None else place.is_input) else {}
         rules = _rules(kind, given, self._inferred(kind, given), place).model_copy(update=shared)
         emits = None if raw.get("emits") is None else schema_of(raw["emits"])
+        _check_names(emits or pa.schema([]))
         reads = {"from": raw["from"]} if "from" in raw else {}
         place = self._in_json(rules, place, reads)
         own = {name: raw[name] for name in ("name", "keep", "table_value") if name in raw}
@@ -317,7 +318,15 @@ def _behind_call(step: Called, place: Place) -> Place:
         return place
     if isinstance(step, FlatMap) and ROW in step.emits.names:
         raise InvalidValue(f"{ROW} says from which row another was made", "give the field another name")
+    _check_names(step.emits)
     return place.with_values(Values.of_fields(step.emits))
+
+
+def _check_names(fields: pa.Schema) -> None:
+    try:
+        check_names(fields)
+    except UserError as error:
+        raise InvalidValue(f"{error.problem} ({error.value})", error.remedy) from None
 
 
 def _behind_encode(step: Encode, place: Place) -> Place:

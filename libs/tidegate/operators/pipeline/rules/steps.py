@@ -6,19 +6,20 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
-from pydantic import Field, SerializeAsAny, model_serializer
+from pydantic import AfterValidator, Field, SerializeAsAny, model_serializer
 
 from tidegate.contracts.config.base import Config
 from tidegate.contracts.config.key_rules import KeyRules, OutputWindows
 from tidegate.contracts.config.option_types import FunctionName, Name, Partitions, Topic
 from tidegate.contracts.config.rules import OperatorRules
-from tidegate.contracts.values import Fields, as_written
+from tidegate.contracts.values import Fields, as_written, field_name
 from tidegate.operators.pipeline.rules.value_types import OutputType, RegisteredType, value_as_written
 
 OF_THE_PIPELINE = frozenset({*OperatorRules.model_fields, *KeyRules.model_fields} - {"kind"})
 """Options that the pipeline has for all of its steps: what is said of its input and of its log."""
 
 Sql = Annotated[str, Field(examples=["count < 3"])]
+FieldName = Annotated[str, AfterValidator(field_name)]
 
 
 class _Reader(Config):
@@ -145,14 +146,14 @@ class _Named(_Nameable):
 class WithColumns(_Named):
     """A step that adds fields to the values, or replaces them. Values are JSON objects behind it."""
 
-    with_columns: Annotated[dict[str, Sql], Field(min_length=1)]
+    with_columns: Annotated[dict[FieldName, Sql], Field(min_length=1)]
     """Expressions in SQL, by the name of the field."""
 
 
 class Select(_Named):
     """A step that replaces values by objects with these fields alone."""
 
-    select: Annotated[dict[str, Sql], Field(min_length=1)]
+    select: Annotated[dict[FieldName, Sql], Field(min_length=1)]
     """Expressions in SQL, by the name of the field."""
 
 
