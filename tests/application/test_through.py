@@ -64,6 +64,18 @@ def test_a_program_with_two_branches_and_a_file_are_one_model() -> None:
     assert tg.Application.from_yaml(app.to_yaml()) == app
 
 
+def test_a_branch_without_a_name_is_not_called_like_another_step() -> None:
+    app = application()
+    stream = orders(app)
+    large, small = stream.filter("amount > 1"), stream.filter("amount < 1").named("filter_1")
+    large.to("large")
+    small.to("small")
+    large.select(n="amount").merge(small.select(n="amount")).to("both")
+    app.check()
+    [only] = written(app).values()
+    assert {step["name"] for step in only["steps"] if "filter" in step} == {"filter_1_", "filter_1"}
+
+
 def test_a_stream_goes_through_several_topics() -> None:
     app = application()
     by_customer = orders(app).select_key("customer").through("by-customer", partitions=4)
