@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
@@ -95,6 +96,40 @@ def test_a_value_that_does_not_fit_is_refused_and_the_others_are_written() -> No
     good, *others = encoded(rows, columns, schema)
     assert read_by_oracle(good, orjson.loads(schema)) == {"n": 1, "f": 0.5, "s": "A"}
     assert others == [f"its {name} does not fit the schema" for name in "nfs"]
+
+
+WHOLE = [pa.int8(), pa.int64()]
+NUMBERS = [*WHOLE, pa.uint8(), pa.uint64(), pa.float16(), pa.float64()]
+WRITTEN: list[tuple[Any, list[pa.DataType]]] = [
+    *(("int", WHOLE), ("long", WHOLE), ("float", NUMBERS), ("double", NUMBERS)),
+    ({"type": "int", "logicalType": "date"}, [pa.date32()]),
+    ({"type": "int", "logicalType": "time-millis"}, [pa.time32("ms")]),
+    ({"type": "long", "logicalType": "timestamp-nanos"}, [pa.timestamp("ns")]),
+]
+"""Types of fields, and those of the columns that they are written from."""
+
+
+@pytest.mark.parametrize(("field", "type"), [(field, type) for field, types in WRITTEN for type in types])
+@given(given_values=st.lists(st.none() | st.integers(-(2**64), 2**64), max_size=3))
+def test_nothing_in_a_column_of_a_type_that_is_written_makes_the_encoder_fail(
+    field: Any, type: pa.DataType, given_values: list[int | None]
+) -> None:
+    width = type.bit_width // 8
+    bits = [None if each is None else each % 2 ** (8 * width) for each in given_values]
+    raw = pa.array([None if each is None else each.to_bytes(width, "little") for each in bits], pa.binary(width))
+    encoder = AvroEncoder(pa.schema({"n": type}), orjson.dumps(record(n=["null", field])).decode(), 17)
+    found = encoder.encode(pa.record_batch({"n": raw.view(type)}))
+    found.values.validate(full=True)
+    assert all(each is None or each[:5] == b"\0\0\0\0\x11" for each in found.values.to_pylist())
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=4))
+def test_a_whole_number_is_written_as_the_nearest_float(numbers: list[int]) -> None:
+    schema = record(f="float", d="double")
+    columns = pa.schema({"f": pa.int64(), "d": pa.int64()})
+    found = encoded([{"f": each, "d": each} for each in numbers], columns, orjson.dumps(schema).decode())
+    expected = [{"f": float(np.float32(float(each))), "d": float(each)} for each in numbers]
+    assert [read_by_oracle(each, schema) for each in found] == expected
 
 
 def test_a_field_without_a_column_is_null_if_it_may_be() -> None:

@@ -123,6 +123,21 @@ def test_a_row_that_does_not_fit_has_no_value_and_the_others_have_theirs(
     assert found.causes([1]) == [f"its {name} does not fit the schema"]
 
 
+@pytest.mark.parametrize("type", [pa.int8(), pa.int64(), pa.uint8(), pa.uint64(), pa.float16(), pa.float64()])
+@given(bits=st.lists(st.none() | st.integers(0, 2**64 - 1), max_size=3))
+def test_nothing_in_a_column_of_a_type_that_is_written_makes_the_encoder_fail(
+    type: pa.DataType, bits: list[int | None]
+) -> None:
+    width = type.bit_width // 8
+    raw = [None if each is None else (each % 2 ** (8 * width)).to_bytes(width, "little") for each in bits]
+    fields = ["real", "half"] if pa.types.is_floating(type) else ["real", "half", *INTEGERS]
+    for field in fields:
+        rows = [{**FULL, field: None} for _ in raw]
+        columns = pa.RecordBatch.from_pylist(rows, COLUMNS)
+        columns = columns.set_column(COLUMNS.names.index(field), field, pa.array(raw, pa.binary(width)).view(type))
+        ProtobufEncoder(columns.schema, SCHEMA, "R", 17).encode(columns).values.validate(full=True)
+
+
 def test_two_members_of_a_oneof_do_not_fit() -> None:
     found = encode([{**FULL, "left": "a", "right": {"x": 1}}])
     assert found.values.to_pylist() == [None] and "does not fit" in found.causes([0])[0]

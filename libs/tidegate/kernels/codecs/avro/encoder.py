@@ -153,7 +153,7 @@ class _Filled:
             self._parts.append(data)
             self._size += len(data)
         elif kind in ("float", "double"):
-            given.floats[column.slot] = _zeroed(values.cast(pa.float64()))
+            given.floats[column.slot] = _zeroed(values.cast(pa.float64(), safe=False))  # the nearest one
         elif kind == "enum":
             assert isinstance(column.type, Mapping)
             places = pc.index_in(values, pa.array(column.type["symbols"], pa.string()))
