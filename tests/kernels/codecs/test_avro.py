@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import copy
+import math
 from decimal import Decimal
+from io import BytesIO
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pytest
+from fastavro import schemaless_reader
+from fastavro.schema import SchemaParseException
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -251,6 +255,58 @@ def test_items_that_take_no_bytes_are_no_work_however_many_there_are() -> None:
     assert decoded(reading(schema, {17: schema}, "n"), [value]) == [{"n": 5}]
     endless = value[:5] + b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01" + value[6:]
     assert decoded(reading(schema, {17: schema}, "n"), [endless]) == ["value: not Avro of schema 17"]
+
+
+def test_text_of_a_value_defines_each_named_type_once_however_it_is_referred_to() -> None:
+    money = {"type": "record", "name": "Money", "fields": [{"name": "x", "type": "int"}]}
+    item = {"type": "record", "name": "Item", "fields": [{"name": "price", "type": money}]}
+    fields = [{"name": "old", "type": "Money"}, {"name": "item", "type": "Item"}, {"name": "new", "type": "Money"}]
+    changes = {"type": "array", "items": {"type": "record", "name": "Change", "fields": fields}}
+    schema = record(item=item, changes=changes)
+    change = {"old": {"x": 2}, "item": {"price": {"x": 3}}, "new": {"x": 4}}
+    [found] = decoded(
+        reading(schema, {17: schema}), [written(schema, {"item": {"price": {"x": 1}}, "changes": [change]})]
+    )
+    assert found == {"item": {"price": {"x": 1}}, "changes": orjson.dumps([change]).decode()}
+
+
+def test_a_decimal_without_a_precision_is_bytes_in_a_text_as_in_a_column() -> None:
+    number = {"type": "bytes", "logicalType": "decimal"}
+    schema, plain = record(n=number, ns={"type": "array", "items": number}), {"type": "array", "items": "bytes"}
+    value = written(record(n="bytes", ns=plain), {"n": b"\1", "ns": [b"\xff"]})
+    assert decoded(reading(schema, {17: schema}), [value]) == [{"n": b"\1", "ns": '["\u00ff"]'}]
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_numbers_that_json_lacks_are_text_in_a_text(kind: str) -> None:
+    schema = record(numbers={"type": "map", "values": ["null", {"type": "array", "items": kind}]})
+    value = written(schema, {"numbers": {"a": [1.5, math.nan, math.inf, -math.inf], "b": None}})
+    expected = '{"a":[1.5,"NaN","Infinity","-Infinity"],"b":null}'
+    assert decoded(reading(schema, {17: schema}), [value]) == [{"numbers": expected}]
+
+
+@pytest.mark.parametrize("failure", [KeyError("x"), SchemaParseException("x"), RecursionError(), AssertionError()])
+def test_a_value_of_which_no_text_can_be_made_is_refused_whatever_fails_and_the_others_are_read(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(content: BytesIO, schema: Any, reader: Any) -> Any:
+        if content.getvalue() == b"\2\1\0":
+            raise failure
+        return schemaless_reader(content, schema, reader)
+
+    monkeypatch.setattr("fastavro.schemaless_reader", read)
+    schema = record(ns={"type": "array", "items": "int"})
+    given_values = [written(schema, {"ns": [number]}) for number in (-1, 2)]
+    assert decoded(reading(schema, {17: schema}), list(given_values)) == ["value: not Avro of schema 17", {"ns": "[2]"}]
+
+
+@pytest.mark.parametrize("size", [None, -1, 2**31, "2", 1.0, []])
+def test_the_size_of_a_fixed_is_a_number_of_bytes(size: Any) -> None:
+    schema = record(n="int", f={"type": "fixed", "name": "F", "size": size})
+    with pytest.raises(InvalidValue, match=r"schema|F has"):
+        read_schema(orjson.dumps(schema).decode())
+    [found] = decoded(reading(record(n="int"), {17: schema}), [b"\0\0\0\0\x11\2\0\0"])
+    assert found.startswith("value: schema 17 cannot be read: ")
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from tidegate.contracts.extras import require
 Type: TypeAlias = "str | Mapping[str, Any] | list[Any]"
 """A type as fastavro has it: a name, a mapping with `type`, or the list of a union's types."""
 
+_SIZES = 2**31
+"""The sizes of fixed values: Arrow's columns have no longer ones."""
 _WRITE = "write a record, such as {type: record, name: Flight, fields: [{name: delay, type: int}]}"
 
 
@@ -53,7 +55,16 @@ def read_schema(text: str) -> Schema:
         raise InvalidValue(f"not a schema of Avro: {error}", _WRITE) from None
     if not isinstance(parsed, Mapping) or parsed.get("type") not in ("record", "error"):
         raise InvalidValue("not the schema of a record", _WRITE)
+    _check_sizes(named)
     return Schema(parsed, named, text)
+
+
+def _check_sizes(named: Mapping[str, Any]) -> None:
+    """Raise InvalidValue if the size of a fixed is no number of bytes, which fastavro does not check."""
+    for name, type in named.items():
+        size = type.get("size")
+        if name_of(type) == "fixed" and not (isinstance(size, int) and 0 <= size < _SIZES):
+            raise InvalidValue(f"{name} has {size} bytes", f"write a size from 0 to {_SIZES - 1}")
 
 
 def columns_of(schema: Schema) -> pa.Schema:
