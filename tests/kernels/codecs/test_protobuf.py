@@ -197,3 +197,76 @@ def test_a_type_is_read_as_another_only_where_protobuf_allows_it(written: str, r
     was, now = (f'syntax = "proto3"; message R {{ {type} f = 1; }} {parts}' for type in (written, read))
     [found] = decoded(reading(now, writers={17: was}), [in_wire_format(b"")])
     assert (found if isinstance(found, str) else None) == (cause and f"value: schema 17 cannot be read: {cause}")
+
+
+# ---- what has no JSON
+
+SPECIAL = """
+syntax = "proto3";
+import "google/protobuf/any.proto";
+import "google/protobuf/field_mask.proto";
+import "google/protobuf/struct.proto";
+import "google/protobuf/timestamp.proto";
+message R {
+  int32 id = 1;
+  repeated string tags = 2;
+  google.protobuf.Any payload = 3;
+  repeated google.protobuf.Timestamp times = 4;
+  google.protobuf.FieldMask mask = 5;
+  google.protobuf.Value number = 6;
+  Around around = 7;
+}
+message Around { repeated string names = 1; google.protobuf.Any payload = 2; }
+message Inner { int32 x = 1; }
+"""
+
+
+def special(**fields: object) -> bytes:
+    made = message_class(SPECIAL)
+    return in_wire_format(made(id=1, tags=["a"], **fields).SerializeToString())
+
+
+WITHOUT_JSON: list[tuple[str, dict[str, object]]] = [
+    ("payload", {"payload": {"type_url": "type.googleapis.com/other.Thing"}}),
+    ("payload", {"payload": {"type_url": "type.googleapis.com/Inner", "value": b"\x08"}}),
+    ("times", {"times": [{"seconds": 2**50}]}),
+    ("mask", {"mask": {"paths": ["a_B"]}}),
+    ("number", {"number": {"number_value": float("nan")}}),
+    ("around.payload", {"around": {"names": ["b"], "payload": {"type_url": "other.Thing"}}}),
+]
+
+
+@pytest.mark.parametrize(("path", "fields"), WITHOUT_JSON)
+def test_a_field_that_has_no_json_refuses_a_value_only_where_it_is_read(path: str, fields: dict[str, object]) -> None:
+    given_values = [special(), special(**fields)]
+    assert decoded(reading(SPECIAL, "id", "tags"), list(given_values)) == [{"id": 1, "tags": '["a"]'}] * 2
+    [beside] = decoded(reading(SPECIAL, "around.names"), [given_values[1]])
+    assert beside == {"around": {"names": '["b"]'} if path.startswith("around") else None}
+    [good, refused] = decoded(reading(SPECIAL), list(given_values))
+    assert good["id"] == 1 and refused == f"value: {path} has no JSON"
+
+
+def test_any_of_a_type_of_the_schema_is_read() -> None:
+    inner = message_class(SPECIAL, "Inner")(x=5).SerializeToString()
+    value = special(payload={"type_url": "type.googleapis.com/Inner", "value": inner})
+    assert decoded(reading(SPECIAL, "payload"), [value]) == [{"payload": '{"@type":"type.googleapis.com/Inner","x":5}'}]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"\x12\1\xff", id="repeated"),
+        pytest.param(b"\x1a\6\x0a\1a\x12\1\xff", id="of a map"),
+        pytest.param(b"\x1a\6\x0a\1\xff\x12\1a", id="a key of a map"),
+        pytest.param(b"\x22\3\x12\1\xff", id="of a message"),
+    ],
+)
+def test_text_of_proto2_that_is_no_utf_8_is_refused_in_a_json_text(body: bytes) -> None:
+    schema = """syntax = "proto2"; message R { optional int32 n = 1; repeated string list = 2;
+    map<string, string> map = 3; repeated R deep = 4; map<string, bytes> raw = 5; extensions 9 to 10; }
+    extend R { repeated string list = 9; }"""
+    extended = b"\x4a\1\xff" + b"\x2a\6\x0a\1a\x12\1\xff" + b"\x12\3\\x1"  # what is no field of R, bytes, and text
+    values = [in_wire_format(each) for each in (body, extended)]
+    assert decoded(reading(schema, "n"), list(values)) == [{"n": None}] * 2
+    [refused, good] = decoded(reading(schema), list(values))
+    assert refused.endswith(" has no JSON") and (good["list"], good["raw"]) == ('["\\\\x1"]', '{"a":"/w=="}')

@@ -19,7 +19,7 @@ from tidegate.kernels.codecs.protobuf.compiling import compile_reader
 from tidegate.kernels.codecs.protobuf.layout import every, layout_of
 from tidegate.kernels.codecs.protobuf.message_paths import NONE, REASONS, indexes_of, next_message
 from tidegate.kernels.codecs.protobuf.program import Named, run
-from tidegate.kernels.codecs.protobuf.reading import Reading, json_texts
+from tidegate.kernels.codecs.protobuf.reading import NoJson, Reading, json_texts
 from tidegate.kernels.codecs.protobuf.schemas import conflict, message_at, message_of, read_schema
 from tidegate.kernels.codecs.registry_format import UNREAD, FileSource
 from tidegate.kernels.codecs.slots import unfilled_slots
@@ -35,6 +35,7 @@ class ProtobufDecoder:
         self._message, self.schema = message_of(read_schema(reader), message), wanted
         self._columns = layout_of(self._message, wanted)
         self._texts = [column for column in every(self._columns) if column.is_text]
+        self._reasons = [*REASONS, *(f"value: {'.'.join(column.path)} has no JSON" for column in self._texts)]
         self._count = self._columns[-1].after if self._columns else 0
         self._program = compile_reader(self._message, self._columns)
         self._source = source
@@ -44,14 +45,14 @@ class ProtobufDecoder:
         """Read the values `data[start : start + length]` (length -1: null)."""
         rows = len(start)
         found, code, begin = unfilled_slots(self._count, rows), np.full(rows, UNREAD, CODE), np.empty(rows, np.int64)
-        texts, reasons = {column.slot: np.full(rows, None) for column in self._texts}, [*REASONS]
+        texts, reasons = {column.slot: np.full(rows, None) for column in self._texts}, [*self._reasons]
         while (named := next_message(data, start, length, code)) != NONE:
             fault, unread, number = self._fault(*named), code == UNREAD, named[0]
             reasons.append(f"value: schema {number} {fault}" if fault else f"value: not Protobuf of schema {number}")
             run(data, start, length, Named(*named, not fault, len(reasons)), self._program, found, begin, code)
             if self._texts:
-                wrong = self._write_texts(data, begin, start + length, unread & (code == 0), texts)
-                code[wrong] = len(reasons)
+                read = np.flatnonzero(unread & (code == 0))
+                code[read] = self._write_texts(data, begin[read], (start + length)[read], read, len(reasons), texts)
         found.clear(code != 0)
         reading = Reading(data, found, texts, code, reasons)
         by_name = {column.field.name: reading.column(column) for column in self._columns}
@@ -79,20 +80,23 @@ class ProtobufDecoder:
         different = conflict(written, self._message, pa.struct(self.schema))
         return "" if different is None else f"cannot be read: {different}"
 
-    def _write_texts(self, data: Array, begin: Array, end: Array, read: Array, texts: dict[int, Array]) -> list[int]:
-        """Write the JSON texts of what has no columns of its own, one value after the other.
-
-        Return the rows that have none.
-        """
+    def _write_texts(
+        self, data: Array, begin: Array, end: Array, rows: Array, malformed: int, texts: Mapping[int, Array]
+    ) -> list[int]:
+        """Write the JSON texts of what has no columns of its own, one value after the other; return a code for each."""
         from google.protobuf.message import DecodeError
         from google.protobuf.message_factory import GetMessageClass
 
-        message, wrong = GetMessageClass(self._message), []
-        for row in np.flatnonzero(read).tolist():
+        message, paths = GetMessageClass(self._message), [column.path for column in self._texts]
+        codes = []
+        for row, first, behind in zip(rows.tolist(), begin.tolist(), end.tolist(), strict=True):
             try:
-                value = message.FromString(data[begin[row] : end[row]].tobytes())
-                for column, text in zip(self._texts, json_texts(value, self._texts), strict=True):
+                found = json_texts(message.FromString(data[first:behind].tobytes()), paths)
+                for column, text in zip(self._texts, found, strict=True):
                     texts[column.slot][row] = text
+                codes.append(0)
+            except NoJson as problem:
+                codes.append(len(REASONS) + 1 + problem.place)
             except (DecodeError, ValueError):
-                wrong.append(row)
-        return wrong
+                codes.append(malformed)
+        return codes

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableSequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, MutableSequence, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import orjson
@@ -17,8 +17,11 @@ from tidegate.kernels.codecs.slots import Slots
 from tidegate.kernels.columns import as_text, binary_column, in_one
 
 if TYPE_CHECKING:
+    from google.protobuf.descriptor import FieldDescriptor
     from google.protobuf.message import Message
 
+Path: TypeAlias = tuple[str, ...]
+"""The names that lead to a field."""
 _NO_BYTES = np.zeros(0, np.uint8)
 
 
@@ -94,21 +97,92 @@ _READERS: dict[int, Callable[[Array, Column, Array | None], pa.Array]] = {
 }
 
 
-def json_texts(message: Message, columns: list[Column]) -> list[str | None]:
-    """Return the JSON text of each column, which is Protobuf's own JSON; None where a message around it is absent.
+class NoJson(ValueError):
+    """A field whose value JSON cannot have. `place`: that of its path among those that were asked for."""
 
-    Raise ValueError if JSON cannot have it.
+    def __init__(self, place: int) -> None:
+        super().__init__(place)
+        self.place = place
+
+
+def json_texts(message: Message, paths: Sequence[Path]) -> list[str | None]:
+    """Return the JSON text of each field, which is Protobuf's own JSON; None where it or a message around it is absent.
+
+    Raise NoJson if JSON cannot have one of them. Other fields do not matter: the message loses them.
     """
-    from google.protobuf.json_format import MessageToDict, SerializeToJsonError
-
+    _keep(message, paths)
     try:
-        found = MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-    except (SerializeToJsonError, TypeError, OverflowError) as error:
-        raise ValueError(str(error)) from None
-    return [_text_at(found, column.path) for column in columns]
+        return _texts_of(message, paths)
+    except Exception as error:  # whatever a library raises for it, these fields alone cannot be read
+        raise NoJson(_first_without_json(message, paths)) from error
 
 
-def _text_at(found: Any, path: tuple[str, ...]) -> str | None:
+def _keep(message: Message, paths: Sequence[Path]) -> None:
+    """Clear all fields but those to which the paths lead."""
+    wanted: dict[str, list[Path]] = {}
+    for name, *inside in paths:
+        wanted.setdefault(name, []).append(tuple(inside))
+    for field, value in message.ListFields():
+        if field.is_extension:
+            message.ClearExtension(field)
+        elif field.name not in wanted:
+            message.ClearField(field.name)
+        elif all(wanted[field.name]):
+            _keep(value, wanted[field.name])
+
+
+def _texts_of(message: Message, paths: Sequence[Path]) -> list[str | None]:
+    from google.protobuf.json_format import MessageToDict
+
+    found = MessageToDict(
+        message,
+        preserving_proto_field_name=True,
+        always_print_fields_with_no_presence=True,
+        descriptor_pool=message.DESCRIPTOR.file.pool,  # the types that `Any` may have
+    )
+    texts = [_text_at(found, path) for path in paths]
+    if any(text is not None and _BYTE in text for text in texts):
+        _check_text(message)
+    return texts
+
+
+_BYTE = "\\\\x"
+"""What the library's JSON contains where text, which proto2 does not check, is no UTF-8: it writes `b'\\xff'`."""
+
+
+def _check_text(message: Message) -> None:
+    """Raise UnicodeDecodeError if text is no UTF-8: the library has it as bytes."""
+    for field, value in message.ListFields():
+        if isinstance(value, Mapping):
+            _check_values(field.message_type.fields_by_name["key"], value)
+            _check_values(field.message_type.fields_by_name["value"], value.values())
+        else:
+            _check_values(field, value if field.is_repeated else [value])
+
+
+def _check_values(field: FieldDescriptor, values: Iterable[Any]) -> None:
+    for each in values:
+        if field.message_type is not None:
+            _check_text(each)
+        elif field.type == schemas.STRING and isinstance(each, bytes):
+            each.decode()
+
+
+def _first_without_json(message: Message, paths: Sequence[Path]) -> int:
+    return next((place for place, path in enumerate(paths[:-1]) if not _has_json(message, path)), len(paths) - 1)
+
+
+def _has_json(message: Message, path: Path) -> bool:
+    alone = type(message)()
+    alone.CopyFrom(message)
+    _keep(alone, [path])
+    try:
+        return bool(_texts_of(alone, [path]))
+    except Exception:
+        return False
+
+
+def _text_at(found: Any, path: Path) -> str | None:
     for name in path:
         found = found.get(name) if isinstance(found, Mapping) else None
     return None if found is None else orjson.dumps(found).decode()
