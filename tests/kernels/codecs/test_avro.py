@@ -241,6 +241,40 @@ def test_a_branch_that_lacks_a_field_has_its_default_and_not_the_bytes_of_anothe
     assert found == [{"inside": {"tags": "[2]"}}, {"inside": {"tags": "[7]"}}, {"inside": None}]
 
 
+def test_a_record_is_found_by_its_name_or_an_alias_of_the_reader_at_the_top_as_inside() -> None:
+    old, new = record(x="int"), {**record(x="int"), "name": "New", "aliases": ["com.x.R"]}
+    assert decoded(reading(new, {17: old}), [written(old, {"x": 1})]) == [{"x": 1}]
+    within = {17: record(inside={**old, "name": "I"})}
+    reader = record(inside={**new, "name": "J", "aliases": ["I"]})
+    assert decoded(reading(reader, within), [written(within[17], {"inside": {"x": 1}})]) == [{"inside": {"x": 1}}]
+    [refused] = decoded(reading({**new, "aliases": ["S"]}, {17: old}), [written(old, {"x": 1})])
+    assert refused == "value: schema 17 has what the reader's schema lacks"
+
+
+@pytest.mark.parametrize(
+    ("fields", "given", "expected"),
+    [
+        pytest.param({"b": ["a"]}, {"a": 1}, {"b": 1}, id="an alias is a name"),
+        pytest.param({"b": ["z", "a"]}, {"a": 1}, {"b": 1}, id="each alias is"),
+        pytest.param({"b": ["a"]}, {"a": 1, "b": 2}, {"b": 2}, id="the name comes before an alias"),
+        pytest.param({"b": ["a"]}, {"b": 2, "a": 1}, {"b": 2}, id="in any order"),
+        pytest.param(
+            {"b": ["a"], "a": []}, {"a": 1}, {"b": 0, "a": 1}, id="the name of a field is no alias of another"
+        ),
+        pytest.param({"b": ["a"], "c": ["a"]}, {"a": 1}, {"b": 1, "c": 0}, id="the first of two that have an alias"),
+    ],
+)
+def test_a_field_is_found_by_its_name_and_then_by_its_aliases_whatever_is_wanted(
+    fields: dict[str, list[str]], given: dict[str, int], expected: dict[str, int]
+) -> None:
+    listed = [{"name": name, "type": "int", "default": 0, "aliases": aliases} for name, aliases in fields.items()]
+    reader, writer = {**record(), "fields": listed}, record(**dict.fromkeys(given, "int"))
+    assert decoded(reading(reader, {17: writer}), [written(writer, given)]) == [expected]
+    for name in fields:
+        found = decoded(reading(reader, {17: writer}, name), [written(writer, given)])
+        assert found == [{name: expected[name]}]
+
+
 def test_a_type_that_contains_itself_is_a_problem_of_the_reader_and_a_refusal_of_the_writer() -> None:
     tree = record(n="long", next=["null", "R"])
     with pytest.raises(InvalidValue, match="contains itself"):

@@ -7,7 +7,7 @@ values which have it are refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -59,13 +59,17 @@ class Constants:
         return np.frombuffer(bytes(self._bytes), np.uint8)
 
 
-def compile_reader(writer: Schema, layout: Sequence[Column], name: str, constants: Constants) -> Compiled:
-    """Return the program that reads a writer's values into the columns. `name`: of the reader's record.
+def compile_reader(
+    writer: Schema, layout: Sequence[Column], reader: Mapping[str, Any], constants: Constants
+) -> Compiled:
+    """Return the program that reads a writer's values into the columns. `reader`: the reader's record.
 
     Raise InvalidValue if the schema is too deep, or has a type that contains itself.
     """
+    if _short(writer.record["name"]) not in _names(reader):
+        return refusing()
     compiler = _Compiler(writer, constants)
-    compiler.record(writer.record, layout, name)
+    compiler.record(writer.record, layout)
     return compiler.compiled()
 
 
@@ -90,24 +94,19 @@ class _Compiler:
         table = np.array([*self._table, 0], np.int64)
         return Compiled(Program(code, slot, argument, target, table), self._texts)
 
-    def record(self, written: Mapping[str, Any], columns: Sequence[Column], name: str) -> None:
+    def record(self, written: Mapping[str, Any], columns: Sequence[Column]) -> None:
         """Read a record's fields into the columns, and skip the others."""
-        if _short(written["name"]) != _short(name):
-            return self._emit(instructions.FAIL)
-        found: set[int] = set()
+        found = _found_as({field["name"] for field in written["fields"]}, columns)
         with self._inside(written):
             for field in written["fields"]:
-                left = [each for each in columns if each.slot not in found]
-                column = next((each for each in left if field["name"] in each.names), None)
-                if column is None:
-                    self._skip(field["type"])
+                if field["name"] in found:
+                    self._read(field["type"], found[field["name"]])
                 else:
-                    found.add(column.slot)
-                    self._read(field["type"], column)
+                    self._skip(field["type"])
+        read = {column.slot for column in found.values()}
         for column in columns:
-            if column.slot not in found:
+            if column.slot not in read:
                 self._default(column, column.default)
-        return None
 
     def _emit(self, code: int, slot: int = NO_SLOT, argument: int = 0, target: int = 0) -> None:
         self._program.append([code, slot, argument, target])
@@ -189,7 +188,7 @@ class _Compiler:
             self._emit(instructions.ENUM, column.slot, len(written["symbols"]), first)
         else:
             self._emit(instructions.PRESENT, column.slot)
-            self.record(written, column.inside, written["name"])
+            self.record(written, column.inside)
 
     def _text(self, type: Type, column: Column) -> None:
         """Note where the value is, of which JSON text is made later."""
@@ -284,10 +283,20 @@ def _short(name: str) -> str:
     return name.rpartition(".")[2]
 
 
+def _names(wanted: Mapping[str, Any]) -> set[str]:
+    """Return the names that a type of the reader may have in a writer's schema."""
+    return {_short(name) for name in (wanted["name"], *wanted.get("aliases", ()))} if "name" in wanted else set()
+
+
+def _found_as(written: Collection[str], columns: Sequence[Column]) -> dict[str, Column]:
+    """Return the columns by the names that they have in a writer's record: their own comes before their aliases."""
+    names = [(next((name for name in column.names if name in written), None), column) for column in columns]
+    return {name: column for name, column in names if name is not None}
+
+
 def _alike(written: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Return whether values of one type with a name are values of the other."""
-    names = {_short(name) for name in (wanted["name"], *wanted.get("aliases", ()))} if "name" in wanted else set()
-    same = name_of(written) == name_of(wanted) and "name" in written and _short(written["name"]) in names
+    same = name_of(written) == name_of(wanted) and "name" in written and _short(written["name"]) in _names(wanted)
     return same and written.get("size") == wanted.get("size")
 
 

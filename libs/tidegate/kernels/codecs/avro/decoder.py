@@ -82,8 +82,7 @@ class AvroDecoder:
     def _read(self, text: str) -> _Writer:
         try:
             schema = read_schema(text)
-            name = self._reader.record["name"]
-            return _Writer(schema, compile_reader(schema, self._columns, name, self._constants))
+            return _Writer(schema, compile_reader(schema, self._columns, self._reader.record, self._constants))
         except InvalidValue as problem:
             return _Writer(None, refusing(), f"cannot be read: {problem.cause}")
 

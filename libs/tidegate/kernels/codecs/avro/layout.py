@@ -13,8 +13,9 @@ from tidegate.kernels.codecs.avro.schemas import Schema, Type, logical, name_of,
 class Column(NamedTuple):
     """A wanted field of the reader's schema, or of a record in it.
 
-    `type`: that of the field without null; `nullable`: whether null is one of its types. `slot`: where its value is, or
-    whether its record is there; those of its fields follow, up to `after`. `default`: None if there is none.
+    `names`: its own, and its aliases. `type`: that of the field without null; `nullable`: whether null is one of its
+    types. `slot`: where its value is, or whether its record is there; those of its fields follow, up to `after`.
+    `default`: None if there is none.
     """
 
     field: pa.Field
@@ -44,14 +45,23 @@ def layout_of(schema: Schema, wanted: pa.Schema) -> tuple[Column, ...]:
 
 
 def _columns(schema: Schema, fields: list[Mapping[str, Any]], wanted: pa.StructType, slot: int) -> Iterator[Column]:
-    for each in fields:
+    for each, names in zip(fields, _names(fields), strict=True):
         if wanted.get_field_index(each["name"]) >= 0:
-            column = _column(schema, each, wanted.field(each["name"]), slot)
+            column = _column(schema, each, names, wanted.field(each["name"]), slot)
             slot = column.after
             yield column
 
 
-def _column(schema: Schema, field: Mapping[str, Any], arrow: pa.Field, slot: int) -> Column:
+def _names(fields: Collection[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield the names of each field. A name that several have is that of the field itself, or an alias of the first."""
+    taken = {field["name"] for field in fields}
+    for field in fields:
+        aliases = [alias for alias in field.get("aliases", ()) if alias not in taken]
+        taken.update(aliases)
+        yield field["name"], *aliases
+
+
+def _column(schema: Schema, field: Mapping[str, Any], names: tuple[str, ...], arrow: pa.Field, slot: int) -> Column:
     given = schema.resolved(field["type"])
     inner = nullable(given)
     type = given if inner is None else schema.resolved(inner)
@@ -61,7 +71,7 @@ def _column(schema: Schema, field: Mapping[str, Any], arrow: pa.Field, slot: int
         inside = tuple(_columns(schema, type["fields"], arrow.type, slot + 1))
     return Column(
         field=arrow,
-        names=(field["name"], *field.get("aliases", ())),
+        names=names,
         type=type,
         given=field["type"],
         nullable=inner is not None,
