@@ -32,7 +32,7 @@ from tidegate.kernels.codecs.avro.schemas import read_schema as read_avro
 from tidegate.kernels.codecs.protobuf.decoder import ProtobufDecoder
 from tidegate.kernels.codecs.protobuf.schemas import columns_of as columns_of_message
 from tidegate.kernels.codecs.protobuf.schemas import message_of, read_schema
-from tidegate.kernels.codecs.registry_format import FileSource
+from tidegate.kernels.codecs.registry_format import SchemaSource
 from tidegate.kernels.codecs.schema_sources import source_of
 from tidegate.operators.pipeline.building import steps_of
 
@@ -115,7 +115,7 @@ class Referring(Handler):
             super().do_GET()
 
 
-def knots(source: FileSource) -> list[object]:
+def knots(source: SchemaSource) -> list[object]:
     """What a reader whose schema is one file reads of a value of schema 5."""
     body = message_class(INLINED, "weather.Report")(wind={"gust": {"knots": 7.5}}).SerializeToString()
     value = np.frombuffer(in_wire_format(body, 5, b"\0"), np.uint8)
@@ -138,6 +138,61 @@ def test_schemas_of_protobuf_may_import_references_of_a_registry_and_files_of_a_
     (tmp_path / "units").mkdir()
     (tmp_path / "units" / "speed.proto").write_text(SPEED)
     assert knots(folder) == read
+
+
+REPORT = '{"type": "record", "name": "Report", "namespace": "x", "fields": [{"name": "wind", "type": "Wind"}]}'
+GUST = '{"type": "record", "name": "Wind", "namespace": "x", "fields": [{"name": "gust", "type": "x.units.Speed"}]}'
+KNOTS = '{"type": "record", "name": "x.units.Speed", "fields": [{"name": "knots", "type": "double"}]}'
+
+
+class ReferringAvro(Referring):
+    """The schema of 6, which refers to one that refers to another."""
+
+    schemas: ClassVar = {"6": {"schema": REPORT, "references": [{"name": "x.Wind", "subject": "wind", "version": 2}]}}
+    versions: ClassVar = {
+        "/subjects/wind/versions/2": {
+            "schema": GUST,
+            "schemaType": "AVRO",
+            "references": [{"name": "x.units.Speed", "subject": "speed", "version": 1}],
+        },
+        "/subjects/speed/versions/1": {"schema": KNOTS, "schemaType": "AVRO"},
+    }
+
+
+def gust(source: SchemaSource) -> list[object]:
+    """What a reader whose schema is one file reads of a value of schema 6."""
+    inlined = REPORT.replace('"Wind"', GUST.replace('"x.units.Speed"', KNOTS))
+    value = np.frombuffer(b"\0\0\0\0\6" + np.float64(7.5).tobytes(), np.uint8)
+    reader = AvroDecoder(inlined, columns_of(read_avro(inlined)), source)
+    decoded = reader.columns(value, np.array([0]), np.array([len(value)]))
+    return [decoded.columns[0].to_pylist(), decoded.causes(np.flatnonzero(decoded.code))]
+
+
+def test_schemas_of_avro_may_refer_to_references_of_a_registry_and_to_files_of_a_folder(tmp_path: Path) -> None:
+    read = [[{"gust": {"knots": 7.5}}], []]
+    with served(ReferringAvro) as url:
+        assert gust(source_of(url)) == read
+    (tmp_path / "6.avsc").write_text(REPORT)
+    (tmp_path / "wind.avsc").write_text(GUST)
+    folder = source_of(str(tmp_path))
+    lacking = "value: schema 6 cannot be read: not a schema of Avro: type x.units.Speed is not defined"
+    assert gust(folder) == [[None], [lacking]]
+    (tmp_path / "units").mkdir()
+    (tmp_path / "units" / "speed.avsc").write_text(KNOTS)
+    assert gust(folder) == read
+    (tmp_path / "units" / "speed.avsc").write_bytes(b"\xff")
+    with pytest.raises(Unavailable, match="a schema cannot be read"):
+        gust(folder)
+
+
+def test_a_schema_that_is_read_alone_needs_no_file_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "17.avsc").write_text(TEXT)
+    (tmp_path / "flight.avsc").write_text(TEXT)  # defines the same type
+    (tmp_path / "other.avsc").write_bytes(b"\xff")
+    reader = AvroDecoder(TEXT, columns_of(read_avro(TEXT)), source_of(str(tmp_path)))
+    value = flight()
+    decoded = reader.columns(np.frombuffer(value, np.uint8), np.array([0]), np.array([len(value)]))
+    assert not decoded.code.any()
 
 
 def test_a_schema_imports_nothing_from_outside() -> None:

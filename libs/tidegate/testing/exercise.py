@@ -78,6 +78,10 @@ class _OneSchema:
         """Return the schema."""
         return self.text
 
+    def imports(self, number: int) -> dict[str, str]:
+        """Return nothing: the schema imports no other."""
+        return {}
+
 
 def _exercise_avro() -> None:
     """Read a record of Avro, and write one."""
@@ -93,10 +97,6 @@ class _OneMessage(_OneSchema):
 
     text = 'syntax = "proto3"; message R { int64 n = 1; double d = 2; }'
     value = b"\0\0\0\0\1\0" + b"\x08\2"
-
-    def imports(self, number: int) -> dict[str, str]:
-        """Return nothing: the schema imports no other."""
-        return {}
 
 
 def _exercise_protobuf() -> None:

@@ -121,13 +121,17 @@ def written(schema: Any, value: Any, number: int = 17) -> bytes:
 
 
 class Known:
-    """Schemas by number."""
+    """Schemas by number, and those to which they may refer."""
 
-    def __init__(self, schemas: dict[int, Any]) -> None:
+    def __init__(self, schemas: dict[int, Any], *imports: Any) -> None:
         self._texts = {number: orjson.dumps(schema).decode() for number, schema in schemas.items()}
+        self._imports = {str(place): orjson.dumps(each).decode() for place, each in enumerate(imports)}
 
     def schema(self, number: int) -> str | None:
         return self._texts.get(number)
+
+    def imports(self, number: int) -> dict[str, str]:
+        return self._imports
 
 
 def decoded(decoder: AvroDecoder, given: list[bytes | None]) -> list[Any]:

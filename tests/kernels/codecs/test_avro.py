@@ -343,6 +343,42 @@ def test_the_size_of_a_fixed_is_a_number_of_bytes(size: Any) -> None:
     assert found.startswith("value: schema 17 cannot be read: ")
 
 
+WEATHER = {"type": "record", "name": "Weather", "namespace": "com.x", "fields": [{"name": "gust", "type": "Speed"}]}
+SPEED = {"type": "record", "name": "com.x.Speed", "fields": [{"name": "unit", "type": "com.y.Unit"}]}
+UNITS = [{"type": "enum", "name": "Unit", "namespace": "com.y", "symbols": ["KNOTS", "MPS"]}]
+
+
+def test_a_writer_s_schema_may_refer_to_types_of_others_which_refer_to_others() -> None:
+    writer = record(w="com.x.Weather", ws={"type": "array", "items": "com.x.Speed"})
+    inlined = {
+        **WEATHER,
+        "fields": [{"name": "gust", "type": {**SPEED, "fields": [{"name": "unit", "type": UNITS[0]}]}}],
+    }
+    reader = record(w=inlined, ws={"type": "array", "items": "com.x.Speed"})
+    text = orjson.dumps(reader).decode()
+    value = written(reader, {"w": {"gust": {"unit": "MPS"}}, "ws": [{"unit": "KNOTS"}]})
+
+    def read(*imports: Any) -> list[Any]:
+        source = Known({17: writer}, *imports)
+        return decoded(AvroDecoder(text, columns_of(read_schema(text)), source), [value])
+
+    others = [{**WEATHER, "name": "Other"}, {**record(w=inlined), "name": "Unneeded"}, 5, "no type"]
+    for imports in ([WEATHER, SPEED, UNITS], [UNITS, SPEED, WEATHER, *others]):
+        assert read(*imports) == [{"w": {"gust": {"unit": "MPS"}}, "ws": '[{"unit":"KNOTS"}]'}]
+    lacking = "value: schema 17 cannot be read: not a schema of Avro: type {} is not defined"
+    assert read(WEATHER, SPEED) == [lacking.format("com.y.Unit")]
+    assert read() == [lacking.format("com.x.Weather")]
+
+
+def test_types_that_refer_to_each_other_across_schemas_are_a_refusal() -> None:
+    writer = record(a="A")
+    first, second = ({**record(x=other), "name": name} for name, other in ("AB", "BA"))
+    source = Known({17: writer}, first, second)
+    text = orjson.dumps(record(n=("int", 1))).decode()
+    [found] = decoded(AvroDecoder(text, columns_of(read_schema(text)), source), [written(record(), {})])
+    assert found == "value: schema 17 cannot be read: not a schema of Avro: type A is not defined"
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"type": "record"}', '{"type": "record", "name": "R", "fields": 5}', '"int"']
 )

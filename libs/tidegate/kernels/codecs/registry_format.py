@@ -25,12 +25,8 @@ class SchemaSource(Protocol):
         """Return the text of the schema with that number; None if there is none."""
         ...
 
-
-class FileSource(SchemaSource, Protocol):
-    """Where schemas that are files, which may import others, are found."""
-
     def imports(self, number: int) -> Mapping[str, str]:
-        """Return what that schema may import, directly or not, by the names in its imports."""
+        """Return the texts of what that schema may import or refer to, directly or not, by their names."""
         ...
 
 

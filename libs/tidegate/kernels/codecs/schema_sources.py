@@ -14,14 +14,14 @@ from typing import Any
 
 from tidegate.contracts.errors import Unavailable, UserError
 from tidegate.contracts.extras import require
-from tidegate.kernels.codecs.registry_format import FileSource
+from tidegate.kernels.codecs.registry_format import SchemaSource
 
 _NOT_FOUND, _REFUSED = 404, (401, 403)
 OPTIONS = ".properties"
 """The end of the names of files with options of a registry's client."""
 
 
-def source_of(schemas: str, ending: str = ".avsc") -> FileSource:
+def source_of(schemas: str, ending: str = ".avsc") -> SchemaSource:
     """Return the schemas of a folder, of a registry's URL, or of a registry that a file of options describes.
 
     `ending`: of the names of a folder's files.
@@ -40,16 +40,23 @@ class SchemaFolder:
     def schema(self, number: int) -> str | None:
         """Return the text of the schema; None if it has no file. Raise Unavailable if the folder cannot be read."""
         file = self._folder / f"{number}{self._ending}"
-        try:
+        with _reading(file):
             return file.read_text() if file.exists() or not self._folder.is_dir() else None
-        except (OSError, UnicodeDecodeError) as error:
-            remedy = "make the folder and the file readable"
-            raise Unavailable(f"a schema cannot be read: {error}", value=file, remedy=remedy) from None
 
     def imports(self, number: int) -> dict[str, str]:
-        """Return the files that are no schemas with a number, by their paths in the folder."""
-        files = [file for file in self._folder.rglob(f"*{self._ending}") if not file.stem.isdigit()]
-        return {file.relative_to(self._folder).as_posix(): file.read_text() for file in files}
+        """Return the files that are no schemas with a number, by their paths in the folder. Raise as `schema` does."""
+        with _reading(self._folder):
+            files = [file for file in self._folder.rglob(f"*{self._ending}") if not file.stem.isdigit()]
+            return {file.relative_to(self._folder).as_posix(): file.read_text() for file in files}
+
+
+@contextmanager
+def _reading(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UnicodeDecodeError) as error:
+        remedy = "make the folder and its files readable"
+        raise Unavailable(f"a schema cannot be read: {error}", value=place, remedy=remedy) from None
 
 
 class SchemaRegistry:

@@ -76,15 +76,25 @@ class AvroDecoder:
         text = self._source.schema(number)
         if text is None:
             return _Writer(None, refusing(), "is unknown")  # until somebody adds it
-        self._writers[number] = self._read(text)
+        self._writers[number] = self._read(number, text)
         return self._writers[number]
 
-    def _read(self, text: str) -> _Writer:
+    def _read(self, number: int, text: str) -> _Writer:
         try:
-            schema = read_schema(text)
+            schema = self._schema(number, text)
             return _Writer(schema, compile_reader(schema, self._columns, self._reader.record, self._constants))
         except InvalidValue as problem:
             return _Writer(None, refusing(), f"cannot be read: {problem.cause}")
+
+    def _schema(self, number: int, text: str) -> Schema:
+        """Return the schema; only one that cannot be read alone is read with others."""
+        try:
+            return read_schema(text)
+        except InvalidValue:
+            imports = self._source.imports(number)
+            if not imports:
+                raise
+            return read_schema(text, tuple(sorted(imports.values())))
 
 
 def _write_texts(

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-import orjson
 import pyarrow as pa
 
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.extras import require
+from tidegate.kernels.codecs.avro.references import parsed
 
 Type: TypeAlias = "str | Mapping[str, Any] | list[Any]"
 """A type as fastavro has it: a name, a mapping with `type`, or the list of a union's types."""
@@ -22,10 +22,11 @@ Type: TypeAlias = "str | Mapping[str, Any] | list[Any]"
 _SIZES = 2**31
 """The sizes of fixed values: Arrow's columns have no longer ones."""
 _WRITE = "write a record, such as {type: record, name: Flight, fields: [{name: delay, type: int}]}"
+_DEFINE = "define it where the schema first names it"
 
 
 class Schema(NamedTuple):
-    """A schema of records. `named`: the types with names, by their full names; `text`: the schema as JSON."""
+    """A schema of records. `named`: the types with names, by their full names; `text`: its JSON and that of imports."""
 
     record: Mapping[str, Any]
     named: Mapping[str, Type]
@@ -43,20 +44,24 @@ class Schema(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def read_schema(text: str) -> Schema:
-    """Return the schema of a JSON text. Raise InvalidValue if it is none, or not of records; MissingExtra."""
-    require("fastavro")
-    from fastavro.schema import SchemaParseException, UnknownType, parse_schema
+def read_schema(text: str, imports: tuple[str, ...] = ()) -> Schema:
+    """Return the schema of a JSON text. Raise InvalidValue if it is none, or not of records; MissingExtra.
 
-    named: dict[str, Any] = {}
+    `imports`: the texts of schemas that may define types to which it refers.
+    """
+    require("fastavro")
+    from fastavro.schema import SchemaParseException, UnknownType
+
     try:
-        parsed = parse_schema(orjson.loads(text), named)
-    except (ValueError, KeyError, TypeError, AttributeError, SchemaParseException, UnknownType) as error:
+        found, named = parsed(text, imports)
+    except UnknownType as error:
+        raise InvalidValue(f"not a schema of Avro: type {error.name} is not defined", _DEFINE) from None
+    except (ValueError, KeyError, TypeError, AttributeError, SchemaParseException) as error:
         raise InvalidValue(f"not a schema of Avro: {error}", _WRITE) from None
-    if not isinstance(parsed, Mapping) or parsed.get("type") not in ("record", "error"):
+    if not isinstance(found, Mapping) or found.get("type") not in ("record", "error"):
         raise InvalidValue("not the schema of a record", _WRITE)
     _check_sizes(named)
-    return Schema(parsed, named, text)
+    return Schema(found, named, "\n".join([text, *imports]))
 
 
 def _check_sizes(named: Mapping[str, Any]) -> None:

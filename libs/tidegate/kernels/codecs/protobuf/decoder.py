@@ -21,7 +21,7 @@ from tidegate.kernels.codecs.protobuf.message_paths import NONE, REASONS, indexe
 from tidegate.kernels.codecs.protobuf.program import Named, run
 from tidegate.kernels.codecs.protobuf.reading import NoJson, Reading, json_texts
 from tidegate.kernels.codecs.protobuf.schemas import conflict, message_at, message_of, read_schema
-from tidegate.kernels.codecs.registry_format import UNREAD, FileSource
+from tidegate.kernels.codecs.registry_format import UNREAD, SchemaSource
 from tidegate.kernels.codecs.slots import unfilled_slots
 
 
@@ -31,7 +31,7 @@ class ProtobufDecoder:
     Schemas of writers are asked for when they first come.
     """
 
-    def __init__(self, reader: str, message: str, wanted: pa.Schema, source: FileSource) -> None:
+    def __init__(self, reader: str, message: str, wanted: pa.Schema, source: SchemaSource) -> None:
         self._message, self.schema = message_of(read_schema(reader), message), wanted
         self._columns = layout_of(self._message, wanted)
         self._texts = [column for column in every(self._columns) if column.is_text]
