@@ -43,18 +43,25 @@ def texts_of(rows: Any) -> Any:
     return rows.selectExpr("CAST(row AS STRING) AS text").collect()
 
 
-@pytest.fixture(scope="module", params=["UTC", "Europe/Amsterdam"])
-def in_time_zone(spark: Any, request: pytest.FixtureRequest) -> Any:
-    """Runs tests in a session of that time zone: in Amsterdam it was UTC+00:19:32 once."""
-    before = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", request.param)
+SETTINGS = ("spark.sql.session.timeZone", "spark.sql.legacy.timeParserPolicy")
+
+
+@pytest.fixture(
+    scope="module", params=[("UTC", "CORRECTED"), ("Europe/Amsterdam", "CORRECTED"), ("Europe/Amsterdam", "LEGACY")]
+)
+def in_any_session(spark: Any, request: pytest.FixtureRequest) -> Any:
+    """Runs tests in a session with these settings: in Amsterdam it was UTC+00:19:32 once."""
+    before = {name: spark.conf.get(name) for name in SETTINGS}
+    for name, setting in zip(SETTINGS, request.param, strict=True):
+        spark.conf.set(name, setting)
     yield
-    spark.conf.set("spark.sql.session.timeZone", before)
+    for name, setting in before.items():
+        spark.conf.set(name, setting)
 
 
 @few
 @given(rows=many_rows)
-def test_steps_read_what_the_data_frame_has(spark: Any, in_time_zone: None, rows: list[dict[str, Any]]) -> None:
+def test_steps_read_what_the_data_frame_has(spark: Any, in_any_session: None, rows: list[dict[str, Any]]) -> None:
     columns = StreamColumns(key=F.lit("k"), value="row", timestamp=F.lit(0), order_by="place")
     written = columns.records(frame(spark, rows)).sort("order_0").collect()
     assert schema_of(fields_of(TYPE)) == SCHEMA
@@ -64,7 +71,7 @@ def test_steps_read_what_the_data_frame_has(spark: Any, in_time_zone: None, rows
 @few
 @given(rows=many_rows)
 def test_results_have_the_types_and_the_values_of_the_data_frame(
-    spark: Any, in_time_zone: None, rows: list[dict[str, Any]]
+    spark: Any, in_any_session: None, rows: list[dict[str, Any]]
 ) -> None:
     written = objects_of(pa.RecordBatch.from_pylist(rows, SCHEMA)).values[0].to_pylist()
     emitted = spark.createDataFrame([(value.decode(),) for value in written], "value string").coalesce(1)
@@ -104,7 +111,7 @@ def test_a_whole_number_is_a_key_of_kafka_s_serializers(spark: Any, data: st.Dat
 
 @few
 @given(rows=many_rows)
-def test_a_struct_is_a_key_and_gets_its_type_back(spark: Any, rows: list[dict[str, Any]]) -> None:
+def test_a_struct_is_a_key_and_gets_its_type_back(spark: Any, in_any_session: None, rows: list[dict[str, Any]]) -> None:
     given_rows = frame(spark, rows)
     columns = StreamColumns(key="row", value=F.lit(""), timestamp=F.lit(0), order_by="place")
     assert not columns.examined(given_rows)[1]

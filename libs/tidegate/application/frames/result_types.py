@@ -48,8 +48,8 @@ class TypedValues(NamedTuple):
         from pyspark.sql import functions as F
 
         if self.is_object:
-            return F.from_json(value, self.type)
-        return F.from_json(F.concat(F.lit("["), value, F.lit("]")), f"array<{self.type}>")[0]
+            return _parsed(value, self.type)
+        return _parsed(F.concat(F.lit("["), value, F.lit("]")), f"array<{self.type}>")[0]
 
 
 class Results(NamedTuple):
@@ -65,12 +65,21 @@ class Results(NamedTuple):
 
         found = {}
         if isinstance(self.keys, StructType):
-            found["key"] = F.from_json("key", self.keys)
+            found["key"] = _parsed(F.col("key"), self.keys)
         if isinstance(self.keys, ByteType):
             found["key"] = F.col("key").cast("byte")  # Kafka has no serializer for it: it is a short in the log
         if self.values is not None:
             found["value"] = self.values.typed(F.col("value"))
         return rows.withColumns(found) if found else rows
+
+
+def _parsed(text: Column, kind: DataType | str) -> Column:
+    """Return the value of that type that the text was written of, whatever the session's settings are."""
+    from pyspark.sql import functions as F
+
+    from tidegate.runtime.stream.columns import EXACT_TIMES
+
+    return F.from_json(text, kind, EXACT_TIMES)
 
 
 def pairs_of(**sides: DataType | None) -> TypedValues | None:

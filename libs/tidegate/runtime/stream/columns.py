@@ -215,16 +215,20 @@ def _unknown(name: str, part: ColumnOrName, rows: DataFrame, error: AnalysisExce
 
 
 _TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-_EXACT_TIMES = {"timestampFormat": f"{_TIME}XXX", "timestampNTZFormat": _TIME, "timeZone": "UTC"}
-"""Without this Spark would write timestamps in JSON with milliseconds, and with offsets of the session's time zone in
-minutes; those before the time of standard offsets have seconds."""
+EXACT_TIMES = {"timestampFormat": f"{_TIME}XXX", "timestampNTZFormat": _TIME, "timeZone": "UTC"}
+"""How Spark writes and reads timestamps in JSON, whatever the session's settings are.
+
+Otherwise it would write them with milliseconds, and with offsets of the session's time zone in minutes; those before
+the time of standard offsets have seconds. With `timeParserPolicy=LEGACY` it would read digits behind the third as whole
+milliseconds.
+"""
 
 
 def _bytes(part: str, kind: DataType) -> Column:
     """Return the key's or the value's bytes: a struct's are those of JSON text, a number's begin with the highest."""
     column = F.col(part)
     if isinstance(kind, StructType):
-        return F.to_json(column, _EXACT_TIMES).cast("binary")
+        return F.to_json(column, EXACT_TIMES).cast("binary")
     if (form := NUMBERS.get(type(kind))) is None:
         return column.cast("binary")
     digits = PRIMITIVES[form].bit_width // 4
