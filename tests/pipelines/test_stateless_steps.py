@@ -147,6 +147,12 @@ def test_changed_values_are_objects_of_the_known_fields() -> None:
     assert list(json.loads(value or b"")) == ["delay", "gust", "to", "tags", "late"]
 
 
+def test_a_field_of_json_that_no_expression_makes_loses_no_digit() -> None:
+    given = b'{"delay":1,"tags":[1234567890.123456789012345678,1e400, 1.50]}'
+    [value] = values_of(sift([WithColumns(with_columns={"late": "delay > 15"})], rows_of(given)))
+    assert (value or b"").endswith(b'"tags":[1234567890.123456789012345678,1e400, 1.50],"late":false}')
+
+
 def test_select_leaves_the_named_fields_alone() -> None:
     steps = [Select(select={"delay": "delay + 1", "who": "hex(key)", "tags": "tags"})]
     [value] = values_of(sift(steps, rows_of({"delay": 1, "tags": "[1]"})))

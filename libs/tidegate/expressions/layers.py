@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,10 +59,13 @@ def evaluate_layers(layers: Sequence[Layer], rows: pa.RecordBatch, objects: pa.S
 
 
 def objects_of(fields: pa.RecordBatch) -> Evaluated:
-    """Return each row as a JSON object, and which of them cannot be written."""
-    answer = evaluate_layers([], fields, fields.schema)
-    assert answer.objects is not None
-    return answer.objects
+    """Return each row, made by a function, as a JSON object, and which of them cannot be written.
+
+    Those are the rows of which `evaluate_layers` says so, and those with JSON text that is none.
+    """
+    limits = [*_limits(fields.schema), *_are_json(fields.schema)]
+    found = _answer(f"SELECT {_object(fields.schema, limits)} FROM {ROWS}", fields)
+    return _evaluated([found[0]], fields.num_rows)
 
 
 def _compares(layer: Layer) -> bool:
@@ -108,20 +112,42 @@ class _Query:
         self._columns = [*kept, *wrapped]
 
     def text(self, objects: pa.Schema | None) -> str:
+        """Return the query; its last column is the JSON object of these fields, if any."""
         columns = [quoted(name) for name in self._found]
-        return f"SELECT {', '.join([*columns, *([] if objects is None else [_object(objects)])])} FROM {self._from}"
+        if objects is not None:
+            columns.append(_object(objects, _limits(objects)))
+        return f"SELECT {', '.join(columns)} FROM {self._from}"
 
 
-def _object(schema: pa.Schema) -> str:
-    """Return the text of the JSON object of a row; it fails for values that JSON does not have."""
-    fields = ", ".join(f"{_literal(field.name)}: {_json(quoted(field.name), field.type)}" for field in schema)
-    limits = [limit for field in schema for limit in _limits(quoted(field.name), field.type)]
-    value = f"TRY({{'value': encode(CAST(to_json({{{fields}}}) AS VARCHAR))}})"
+def _object(schema: pa.Schema, limits: Sequence[str]) -> str:
+    """Return the text of the JSON object of a row; it fails where one of the limits is false."""
+    value = f"TRY({{'value': encode({_members('', schema)})}})"
     return f"CASE WHEN {' AND '.join(limits)} THEN {value} END" if limits else value
 
 
+def _members(path: str, fields: Iterable[pa.Field]) -> str:
+    """Return the text of a JSON object of the fields, which are columns, or inside of the struct at the path."""
+    parts = [_literal("{")]
+    for at, field in enumerate(fields):
+        parts.append(_literal(f"{',' if at else ''}{json.dumps(field.name, ensure_ascii=False)}:"))
+        parts.append(_json(_within(path, field.name), field.type))
+    return f"concat({', '.join([*parts, _literal('}')])})"
+
+
 def _json(path: str, type: pa.DataType) -> str:
-    """Return the text of a field's value in an object: raw JSON stays as it is, times are text of ISO 8601.
+    """Return the JSON text of a field's value, which is never null: times are text of ISO 8601.
+
+    JSON text stays as it is: DuckDB would read its numbers as doubles.
+    """
+    if pa.types.is_large_string(type):
+        return f"coalesce({path}, 'null')"
+    if pa.types.is_struct(type):
+        return f"CASE WHEN {path} IS NULL THEN 'null' ELSE {_members(path, type)} END"
+    return f"coalesce(CAST(to_json({_scalar(path, type)}) AS VARCHAR), 'null')"
+
+
+def _scalar(path: str, type: pa.DataType) -> str:
+    """Return a field's value as DuckDB writes it to JSON correctly.
 
     DuckDB writes no digit before the point of decimals that have none there, which is not JSON.
     """
@@ -129,33 +155,63 @@ def _json(path: str, type: pa.DataType) -> str:
         return f"CAST({path} AS DOUBLE)"
     if pa.types.is_decimal(type) and type.precision == type.scale:
         return f"CAST({path} AS DECIMAL({type.precision + 1},{type.scale}))"
-    if pa.types.is_large_string(type):
-        return f"CAST({path} AS JSON)"
     if pa.types.is_timestamp(type):
         return f"strftime({path}, '{_TIME if type.tz is None else _MOMENT}')"
-    if not pa.types.is_struct(type):
-        return path
-    inside = ", ".join(f"{_literal(each.name)}: {_json(_field(path, each.name), each.type)}" for each in type)
-    return f"CASE WHEN {path} IS NOT NULL THEN {{{inside}}} END"
+    return path
 
 
 _TIME = "%Y-%m-%dT%H:%M:%S.%f"
 _MOMENT = f"{_TIME}Z"
 
 
-def _limits(path: str, type: pa.DataType) -> list[str]:
-    """Return the conditions of which one is false for a value that JSON does not have."""
-    if pa.types.is_struct(type):
-        return [each for field in type for each in _limits(_field(path, field.name), field.type)]
+def _scalars(fields: Iterable[pa.Field], path: str = "") -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the path and the type of each field, of structs those of the fields inside."""
+    for field in fields:
+        within = _within(path, field.name)
+        if pa.types.is_struct(field.type):
+            yield from _scalars(field.type, within)
+        else:
+            yield within, field.type
+
+
+def _limits(schema: pa.Schema) -> list[str]:
+    """Return the conditions of which one is false for a row with a value that JSON does not have."""
+    limits = (_limit(path, type) for path, type in _scalars(schema))
+    return [f"coalesce({limit}, true)" for limit in limits if limit is not None]
+
+
+def _limit(path: str, type: pa.DataType) -> str | None:
     if pa.types.is_floating(type):
-        return [f"coalesce(isfinite({path}), true)"]
+        return f"isfinite({path})"
     if pa.types.is_date32(type):
-        return [f"coalesce({path} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31', true)"]
+        return f"{path} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'"
     if pa.types.is_timestamp(type):
         kind = "TIMESTAMP" if type.tz is None else "TIMESTAMPTZ"
         first, last = (f"{kind} '{time}'" for time in ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"))
-        return [f"coalesce({path} BETWEEN {first} AND {last}, true)"]
-    return []
+        return f"{path} BETWEEN {first} AND {last}"
+    return None
+
+
+def _are_json(schema: pa.Schema) -> list[str]:
+    """Return the conditions of which one is false for a row with JSON text that is none.
+
+    DuckDB takes commas before a closing bracket, NaN and Infinity, too, which are then not in a string.
+    """
+    texts = [path for path, type in _scalars(schema) if pa.types.is_large_string(type)]
+    outside = (f"regexp_replace({path}, '{_STRING}', '0', 'g')" for path in texts)
+    return [
+        f"coalesce(json_valid({path}) AND NOT regexp_matches({left}, '{_NO_JSON}'), true)"
+        for path, left in zip(texts, outside, strict=True)
+    ]
+
+
+_STRING = r'"([^"\\]|\\.)*"'
+_NO_JSON = r"(?i),\s*[\]}]|nan|inf"
+
+
+def _within(path: str, name: str) -> str:
+    """Return the path of the field in the struct at the path; of a column if there is none."""
+    return _field(path, name) if path else quoted(name)
 
 
 def _field(path: str, name: str) -> str:

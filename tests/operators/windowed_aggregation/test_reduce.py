@@ -208,7 +208,7 @@ def test_the_check_names_the_rows_that_make_a_difference(merge: Callable[..., An
 
 
 def test_the_check_finds_what_json_does_not_keep() -> None:
-    texts = pa.record_batch({"part": pa.array(['{"a": 1}', "[1, 2]"], pa.large_string())})
+    texts = pa.record_batch({"part": pa.array(["1 ", " [1, 2]"], pa.large_string())})
     with pytest.raises(AssertionError, match="after they were written as JSON"):
         check_merge_function(
             lambda left, right: pa.record_batch({"part": pc.max_element_wise(left["part"], right["part"])}), texts
