@@ -153,6 +153,27 @@ def test_a_field_of_json_that_no_expression_makes_loses_no_digit() -> None:
     assert (value or b"").endswith(b'"tags":[1234567890.123456789012345678,1e400, 1.50],"late":false}')
 
 
+def test_a_float_that_is_not_finite_passes_as_spark_writes_it_unless_an_expression_computes_it() -> None:
+    floats = ["NaN", "Infinity", "-Infinity", 0.5]
+    passing = {"untouched": {"late": "delay > 15"}, "renamed": {"gust": "GUST"}, "twice": {"wind": '"gust"'}}
+    for columns in passing.values():
+        chain = [WithColumns(with_columns=columns), Filter(filter="gust IS NOT NULL")]
+        found = values_of(sift(chain, rows_of(*({"gust": each} for each in floats))))
+        assert [json.loads(each or b"")["gust"] for each in found] == floats
+    for chain in (
+        [WithColumns(with_columns={"gust": "gust + 0"})],
+        [WithColumns(with_columns={"more": "gust * 1"}), Select(select={"gust": "more"})],
+    ):
+        sifted = sift(chain, rows_of(*({"gust": each} for each in floats)))
+        assert [json.loads(each or b"")["gust"] for each in values_of(sifted)] == [0.5]
+        assert sifted.causes == ("its values cannot be written as JSON",) * 3
+
+
+def test_a_filter_reads_floats_that_are_not_finite() -> None:
+    found = values_of(sift([Filter(filter="gust > 1")], rows_of(*({"gust": each} for each in ("NaN", "-Infinity", 2)))))
+    assert [json.loads(each or b"")["gust"] for each in found] == ["NaN", 2]
+
+
 def test_select_leaves_the_named_fields_alone() -> None:
     steps = [Select(select={"delay": "delay + 1", "who": "hex(key)", "tags": "tags"})]
     [value] = values_of(sift(steps, rows_of({"delay": 1, "tags": "[1]"})))

@@ -28,8 +28,8 @@ TYPES: dict[str, pa.DataType] = {
 """The types of fields, by name; `decimal(P,S)` is another one. `json` is the JSON text of any value, such as an array.
 Steps pass it on as it is.
 
-In JSON a decimal is a number, of which no digit is lost. Dates and times are text of ISO 8601: a `timestamp` has its
-offset from UTC, and a `timestamp_ntz` has none.
+In JSON a decimal is a number, of which no digit is lost. A float is a number, or the text `NaN`, `Infinity` or
+`-Infinity`. Dates and times are text of ISO 8601: a `timestamp` has its offset from UTC, a `timestamp_ntz` has none.
 """
 _DECIMAL = re.compile(r"decimal\((\d+), ?(\d+)\)")
 _MOST_DIGITS = 38

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tidegate.expressions.checking import ROWS, Expression
 from tidegate.expressions.column import quoted
 from tidegate.expressions.engine import engine
+from tidegate.expressions.references import reference_of
 
 
 class Layer(NamedTuple):
@@ -44,8 +45,8 @@ class Answer(NamedTuple):
 def evaluate_layers(layers: Sequence[Layer], rows: pa.RecordBatch, objects: pa.Schema | None = None) -> Answer:
     """Evaluate the layers for every row, in order. A row that cannot be evaluated does not stop the others.
 
-    `objects`: the fields that are written as a JSON object for each row. A number that is not finite fails, and so does
-    a date or a time outside of the years 1 to 9999.
+    `objects`: the fields that are written as a JSON object for each row. A computed number that is not finite fails,
+    and so does a date or a time outside of the years 1 to 9999.
     """
     if objects is None and all(map(_compares, layers)):
         return Answer([_compared(layer, rows) for layer in layers], None)
@@ -63,7 +64,7 @@ def objects_of(fields: pa.RecordBatch) -> Evaluated:
 
     Those are the rows of which `evaluate_layers` says so, and those with JSON text that is none.
     """
-    limits = [*_limits(fields.schema), *_are_json(fields.schema)]
+    limits = [*_limits(fields.schema, fields.schema.names), *_are_json(fields.schema)]
     found = _answer(f"SELECT {_object(fields.schema, limits)} FROM {ROWS}", fields)
     return _evaluated([found[0]], fields.num_rows)
 
@@ -88,6 +89,7 @@ class _Query:
         self._columns = list(columns)
         self._from = ROWS
         self._found: list[str] = []
+        self._computed: set[str] = set()
         self._mark = "#" * (1 + max((len(name) - len(name.lstrip("#")) for name in columns), default=0))
 
     def add(self, layer: Layer) -> None:
@@ -101,7 +103,14 @@ class _Query:
         self._from = f"(SELECT {', '.join([*known, *values])} FROM {self._from})"
         self._found += wrapped.values()
         if layer.named:
+            made = {name for name, each in layer.expressions.items() if self._computes(each)}
             self._rename(wrapped, layer.without)
+            self._computed = self._computed - {*layer.expressions} | made
+
+    def _computes(self, expression: Expression) -> bool:
+        """Return whether the values are none that the rows have already."""
+        path = reference_of(expression)
+        return path is None or path[0] in self._computed
 
     def _rename(self, wrapped: Mapping[str, str], without: frozenset[str]) -> None:
         gone = {name.lower() for name in (*wrapped, *without)}  # SQL does not tell upper from lower case
@@ -115,7 +124,7 @@ class _Query:
         """Return the query; its last column is the JSON object of these fields, if any."""
         columns = [quoted(name) for name in self._found]
         if objects is not None:
-            columns.append(_object(objects, _limits(objects)))
+            columns.append(_object(objects, _limits(objects, self._computed)))
         return f"SELECT {', '.join(columns)} FROM {self._from}"
 
 
@@ -143,7 +152,15 @@ def _json(path: str, type: pa.DataType) -> str:
         return f"coalesce({path}, 'null')"
     if pa.types.is_struct(type):
         return f"CASE WHEN {path} IS NULL THEN 'null' ELSE {_members(path, type)} END"
-    return f"coalesce(CAST(to_json({_scalar(path, type)}) AS VARCHAR), 'null')"
+    value = _scalar(path, type)
+    text = f"coalesce(CAST(to_json({value}) AS VARCHAR), 'null')"
+    return f"CASE {_not_finite(value)} ELSE {text} END" if pa.types.is_floating(type) else text
+
+
+def _not_finite(value: str) -> str:
+    """Return the cases of a float that is no number of JSON: it is the text that Spark writes and reads."""
+    cases = {"isnan({})": "NaN", "{} = 'Infinity'": "Infinity", "{} = '-Infinity'": "-Infinity"}
+    return " ".join(f"WHEN {case.format(value)} THEN '\"{text}\"'" for case, text in cases.items())
 
 
 def _scalar(path: str, type: pa.DataType) -> str:
@@ -174,22 +191,26 @@ def _scalars(fields: Iterable[pa.Field], path: str = "") -> Iterator[tuple[str, 
             yield within, field.type
 
 
-def _limits(schema: pa.Schema) -> list[str]:
-    """Return the conditions of which one is false for a row with a value that JSON does not have."""
-    limits = (_limit(path, type) for path, type in _scalars(schema))
+def _limits(schema: pa.Schema, computed: Collection[str]) -> list[str]:
+    """Return the conditions of which one is false for a row with a value that JSON does not have.
+
+    `computed`: the columns in which that is true of floats that are not finite, too.
+    """
+    limits = [_years(path, type) for path, type in _scalars(schema)]
+    floats = [field for field in schema if field.name in computed]
+    limits += [f"isfinite({path})" for path, type in _scalars(floats) if pa.types.is_floating(type)]
     return [f"coalesce({limit}, true)" for limit in limits if limit is not None]
 
 
-def _limit(path: str, type: pa.DataType) -> str | None:
-    if pa.types.is_floating(type):
-        return f"isfinite({path})"
+def _years(path: str, type: pa.DataType) -> str | None:
+    """Return the condition that a date or a time is in the years that JSON has; None for other types."""
     if pa.types.is_date32(type):
         return f"{path} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31'"
-    if pa.types.is_timestamp(type):
-        kind = "TIMESTAMP" if type.tz is None else "TIMESTAMPTZ"
-        first, last = (f"{kind} '{time}'" for time in ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"))
-        return f"{path} BETWEEN {first} AND {last}"
-    return None
+    if not pa.types.is_timestamp(type):
+        return None
+    kind = "TIMESTAMP" if type.tz is None else "TIMESTAMPTZ"
+    first, last = (f"{kind} '{time}'" for time in ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"))
+    return f"{path} BETWEEN {first} AND {last}"
 
 
 def _are_json(schema: pa.Schema) -> list[str]:

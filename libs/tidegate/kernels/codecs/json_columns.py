@@ -3,8 +3,9 @@
 A column's type says what the field must be: `bool`, an integer or a float of any width, `string`, a `struct` of such
 fields, `large_string` for the JSON text of any value, arrays among them, or `binary` for padded base64. A field that is
 missing or `null` is null, which the schema must allow. A number for an integer column is written without fraction and
-exponent and fits; a number for a float column becomes the nearest one, and must not become infinite. Decimals are
-numbers, dates and times text, as `exact_texts` says.
+exponent and fits; a number for a float column becomes the nearest one, and must not become infinite. A float may
+also be the text "NaN", "Infinity" or "-Infinity", as Spark writes it. Decimals are numbers, dates and times text, as
+`exact_texts` says.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from tidegate.contracts.operator import Array
 from tidegate.contracts.records import NULL_LENGTH
 from tidegate.kernels.codecs import json_spans
 from tidegate.kernels.codecs.exact_texts import is_exact, parsed
-from tidegate.kernels.codecs.json_numbers import GOOD, POWERS, SLOW, nearest_doubles, read_short_decimal, read_whole
+from tidegate.kernels.codecs.json_numbers import (
+    POWERS,
+    SLOW,
+    WRONG,
+    nearest_doubles,
+    read_not_finite,
+    read_short_decimal,
+    read_whole,
+)
 from tidegate.kernels.codecs.json_spans import (
     FOUND,
     MISSING,
@@ -169,13 +178,14 @@ class _Reading:
 
     def _round(self, place: int, type: pa.DataType) -> None:
         values, start, length = self._found.floats[place], self._found.number[place], self._found.length[place]
-        if len(long := np.flatnonzero(length > 0)):
-            values[long] = nearest_doubles(self._data, start[long], length[long])
+        is_long = length > 0
+        if is_long.any():
+            values[is_long] = nearest_doubles(self._data, start[is_long], length[is_long])
         elif type == pa.float64():
             return  # a short decimal is finite
         with np.errstate(over="ignore"):
-            infinite = ~np.isfinite(values.astype(type.to_pandas_dtype()))
-        self._refuse(place, infinite & (length >= 0))
+            is_finite = np.isfinite(values.astype(type.to_pandas_dtype()))
+        self._refuse(place, ~is_finite & (is_long | np.isfinite(values)))
 
     def _refuse(self, place: int, wrong: Array) -> None:
         """Refuse these rows for the field at the place, unless they are for an earlier one."""
@@ -270,7 +280,8 @@ def _store(
         is_good = is_whole and wanted.least[place] <= number <= wanted.most[place]
     elif kind == _FLOAT:
         verdict, value = read_short_decimal(data, start, end, powers)
-        is_good = verdict == GOOD or verdict == SLOW
+        if verdict == WRONG:
+            is_good, value = read_not_finite(data, start)
         if verdict == SLOW:
             length = end - start
         else:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.operator import Array
-from tidegate.kernels.codecs.json_text import DOT, MINUS, ZERO
+from tidegate.kernels.codecs.json_text import DOT, MINUS, QUOTE, ZERO, is_named
 from tidegate.kernels.columns import as_text, binary_column, in_one
 from tidegate.kernels.compiled import inlined, wide
 
@@ -20,6 +20,9 @@ _SMALLEST = -(2**63)
 _SMALLEST_TENTH = -922337203685477580
 _EXACT = 2**53
 """Integers up to this one are exact doubles, as are the powers of ten up to 10**22: one division of them is exact."""
+
+_NOT_FINITE = np.frombuffer(b"NaN-Infinity", np.uint8)
+"""The texts that Spark writes for floats that are no numbers of JSON; the last one is also there without its sign."""
 
 
 def nearest_doubles(data: Array, start: Array, length: Array) -> Array:
@@ -80,6 +83,18 @@ def read_floor(data: Array, at: int, end: int, shift: int) -> Any:
     if not negative:
         return number >= largest, -number
     return number > _SMALLEST, number - rest
+
+
+@inlined
+def read_not_finite(data: Array, at: int) -> Any:
+    """Return whether the JSON value at `at` is the text "NaN", "Infinity" or "-Infinity", and which float that is."""
+    if data[at] != QUOTE:
+        return False, 0.0
+    if is_named(data, at + 1, _NOT_FINITE, 0, 3):
+        return True, np.nan
+    if is_named(data, at + 1, _NOT_FINITE, 4, 8):
+        return True, np.inf
+    return is_named(data, at + 1, _NOT_FINITE, 3, 9), -np.inf
 
 
 @inlined
