@@ -132,6 +132,25 @@ def test_a_whole_number_is_written_as_the_nearest_float(numbers: list[int]) -> N
     assert [read_by_oracle(each, schema) for each in found] == expected
 
 
+@pytest.mark.parametrize("type", [pa.string(), pa.large_string()])
+def test_a_uuid_is_written_in_lower_case_and_other_text_is_refused(type: pa.DataType) -> None:
+    uuid = {"type": "string", "logicalType": "uuid"}
+    inside = {"type": "record", "name": "I", "fields": [{"name": "u", "type": uuid}]}
+    schema, columns = record(u=["null", uuid], i=["null", inside]), pa.schema({"u": type, "i": pa.struct({"u": type})})
+    good = "00112233-4455-6677-8899-AABBCCDDEEFF"
+    rows: list[dict[str, Any]] = [
+        {"u": good, "i": {"u": good}},
+        {"u": None, "i": None},
+        {"u": good[:-1], "i": None},
+        {"u": "", "i": {"u": ""}},
+        {"u": None, "i": {"u": f"{{{good}}}"}},
+    ]
+    first, second, *others = encoded(rows, columns, orjson.dumps(schema).decode())
+    found = [in_columns(schema, read_by_oracle(each, schema)) for each in (first, second)]
+    assert found == [{"u": good.lower(), "i": {"u": good.lower()}}, {"u": None, "i": None}]
+    assert others == [f"its {name} does not fit the schema" for name in "uuu"]
+
+
 def test_a_field_without_a_column_is_null_if_it_may_be() -> None:
     schema = record(n=["null", "long"], m="long")
     [found] = encoded([{"m": 5}], pa.schema({"m": pa.int32()}), orjson.dumps(schema).decode())

@@ -15,6 +15,7 @@ from tidegate.kernels.codecs.avro.layout import Column, every, layout_of
 from tidegate.kernels.codecs.avro.program import Program, Scratch
 from tidegate.kernels.codecs.avro.schemas import Schema, columns_of, name_of, read_schema
 from tidegate.kernels.codecs.port import CODE, Encoded
+from tidegate.kernels.codecs.primitives import uuids_of
 from tidegate.kernels.codecs.slots import Slots, slots
 from tidegate.kernels.columns import binary_parts
 
@@ -52,14 +53,14 @@ class AvroEncoder:
     def encode(self, columns: pa.RecordBatch) -> Encoded:
         """Write each row of the columns."""
         rows = columns.num_rows
-        given, filled = slots(self._count, rows), _Filled()
+        given, code = slots(self._count, rows), np.zeros(rows, CODE)
+        filled = _Filled(code)
         for column in self._layout:
             if column.field.name in columns.schema.names:
                 filled.fill(given, column, columns.column(column.field.name))
         data = filled.data()
         size = len(self._prefix) + writing.LONGEST * (2 * self._count)
         out, ends = np.empty(rows * size + len(data), np.uint8), np.zeros(rows + 1, np.int64)
-        code = np.zeros(rows, CODE)
         writing.write_rows(data, given, self._program, self._prefix, out, ends, code, Scratch.new())
         return Encoded.of(out[: ends[-1]], ends, code, self._reasons)
 
@@ -127,9 +128,10 @@ def _instructions(schema: Schema, layout: Sequence[Column], place: int) -> Itera
 
 
 class _Filled:
-    """Fills the slots of columns, and collects the bytes of those that have some."""
+    """Fills the slots of columns, collects the bytes of those that have some, and notes which rows do not fit."""
 
-    def __init__(self) -> None:
+    def __init__(self, code: Array) -> None:
+        self._code = code
         self._parts: list[Array] = [np.zeros(1, np.uint8)]
         self._size = 1
 
@@ -148,6 +150,9 @@ class _Filled:
                 if each.field.name in fields:
                     self.fill(given, each, fields[each.field.name])
         elif kind in ("string", "bytes"):
+            if column.meaning == "uuid":
+                values, wrong = uuids_of(values.cast(pa.binary()))
+                self._code[wrong & (self._code == 0)] = 1 + column.slot
             data, start, length = binary_parts(values)
             given.number[column.slot], given.length[column.slot] = start + self._size, length
             self._parts.append(data)

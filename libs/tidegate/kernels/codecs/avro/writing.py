@@ -29,12 +29,13 @@ LONGEST = 10
 def write_rows(
     data: Array, given: Slots, program: Program, prefix: Array, out: Array, ends: Array, code: Array, scratch: Scratch
 ) -> None:
-    """Write the rows one after the other; `ends[row + 1]` is where a row ends."""
+    """Write the rows one after the other, but those that have a code; `ends[row + 1]` is where a row ends."""
     at = wide(0)
     for row in range(len(code)):
         first = at
-        copy_bytes(prefix, 0, out, at, len(prefix))
-        at = _write(data, given, program, out, at + len(prefix), row, scratch)
+        if code[row] == 0:
+            copy_bytes(prefix, 0, out, at, len(prefix))
+            at = _write(data, given, program, out, at + len(prefix), row, scratch)
         if at < 0:
             code[row], at = -at, first
         ends[row + 1] = at
