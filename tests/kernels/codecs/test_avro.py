@@ -28,9 +28,10 @@ from tests.kernels.codecs.avro_strategies import (
 )
 from tests.kernels.codecs.damage import damaged
 from tidegate.contracts.errors import InvalidValue
-from tidegate.contracts.values import part_of
+from tidegate.contracts.values import Avro, part_of
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
 from tidegate.kernels.codecs.avro.schemas import columns_of, name_of, read_schema
+from tidegate.kernels.codecs.registered import columns_of as columns_of_registered
 from tidegate.kernels.codecs.registry_format import PREFIX
 
 pytestmark = pytest.mark.fast
@@ -398,3 +399,80 @@ def test_every_type_has_the_column_that_says_most_of_it() -> None:
     )
     found = columns_of(read_schema(orjson.dumps(schema).decode()))
     assert found.types == [pa.timestamp("ms"), pa.decimal128(9, 2), pa.large_string(), pa.int32(), pa.string()]
+
+
+# ---- defaults of the reader
+
+INNER = {
+    "type": "record",
+    "name": "Q",
+    "fields": [{"name": "q", "type": "int"}, {"name": "z", "type": "int", "default": 1}],
+}
+ENUM = {"type": "enum", "name": "E", "symbols": ["A"]}
+FIXED = {"type": "fixed", "name": "F", "size": 2}
+UUID = {"type": "string", "logicalType": "uuid"}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 1}
+GOOD_DEFAULTS: list[tuple[Any, Any, Any]] = [
+    (ENUM, "A", "A"),
+    ("bytes", "\u00ff", b"\xff"),
+    (FIXED, "ab", b"ab"),
+    ("int", 2**31 - 1, 2**31 - 1),
+    ("long", -(2**63), -(2**63)),
+    ("float", 1, 1.0),
+    ("double", "-Infinity", -math.inf),
+    (UUID, "00112233-4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddeeff"),
+    (DECIMAL, "\u009d", Decimal("-9.9")),
+    (INNER, {"q": 3}, {"q": 3, "z": 1}),
+    (["null", "int"], 5, 5),
+    (["int", "null"], None, None),
+    (["int", "string", "null"], "a", '"a"'),
+    ({"type": "array", "items": "int"}, [1], "[1]"),
+    ({"type": "map", "values": INNER}, {"a": {"q": 1}}, '{"a":{"q":1}}'),
+]
+BAD_DEFAULTS: list[tuple[Any, Any]] = [
+    (ENUM, "Z"),
+    ({**ENUM, "default": "Z"}, "A"),
+    ("bytes", "\u20ac"),
+    (FIXED, "abc"),
+    ("int", 2**31),
+    ("int", True),
+    ("long", 2**63),
+    ("float", 1e39),
+    ("double", "x"),
+    (UUID, "x"),
+    (DECIMAL, "\u0064"),
+    (INNER, {}),
+    (INNER, {"q": 2**31}),
+    (["null", "int"], 2**31),
+    (["null", ENUM], "Z"),
+    ({"type": "array", "items": "int"}, [2**31]),
+    ({"type": "map", "values": INNER}, {"a": {}}),
+]
+
+
+def avro_values(type: Any, default: Any) -> Avro:
+    return Avro(orjson.dumps(record(b=(type, default))).decode(), "/schemas")
+
+
+@pytest.mark.parametrize(("type", "default", "value"), GOOD_DEFAULTS)
+def test_a_field_that_a_value_lacks_is_the_default(type: Any, default: Any, value: Any) -> None:
+    assert columns_of_registered(avro_values(type, default)).names == ["b"]
+    writer = record(n="int")
+    assert decoded(reading(record(b=(type, default)), {17: writer}), [written(writer, {"n": 1})]) == [{"b": value}]
+
+
+@pytest.mark.parametrize(("type", "default"), BAD_DEFAULTS)
+def test_a_default_that_is_no_value_of_its_type_is_a_problem_of_the_reader_s_schema_alone(
+    type: Any, default: Any
+) -> None:
+    with pytest.raises(InvalidValue, match=r"the default|Default value"):
+        columns_of_registered(avro_values(type, default))
+    nested = {**record(b=(type, default)), "name": "Nested"}
+    with pytest.raises(InvalidValue, match=r"the default|Default value"):
+        columns_of_registered(avro_values({"type": "array", "items": nested}, []))
+
+
+def test_a_writer_s_default_does_not_matter() -> None:
+    writer = record(n="int", e=(ENUM, "Z"))
+    value = written(record(n="int", e=ENUM), {"n": 1, "e": "A"})
+    assert decoded(reading(record(n="int"), {17: writer}), [value]) == [{"n": 1}]

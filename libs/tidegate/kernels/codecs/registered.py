@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tidegate.contracts.values import PRIMITIVES, Avro, AvroOutput, KeyForm, Protobuf, ProtobufOutput, Registered
 from tidegate.kernels.codecs.avro.decoder import AvroDecoder
+from tidegate.kernels.codecs.avro.defaults import check_defaults
 from tidegate.kernels.codecs.avro.encoder import AvroEncoder
 from tidegate.kernels.codecs.avro.schemas import columns_of as columns_of_record
 from tidegate.kernels.codecs.avro.schemas import read_schema
@@ -46,9 +47,15 @@ def key_type(form: KeyForm) -> pa.DataType:
 
 
 def columns_of(values: Registered) -> pa.Schema:
-    """Return the columns of what the schema describes. Raise InvalidValue if it is none, or has no columns."""
+    """Return the columns of what the schema describes.
+
+    Raise InvalidValue if it is none, has no columns, or has a default that does not fit and may be read.
+    """
     if isinstance(values, Avro | AvroOutput):
-        return columns_of_record(read_schema(values.schema))
+        schema = read_schema(values.schema)
+        if isinstance(values, Avro):
+            check_defaults(schema)
+        return columns_of_record(schema)
     return columns_of_message(message_of(read_protobuf(values.schema), values.message))
 
 

@@ -225,7 +225,7 @@ class _Compiler:
                 assert isinstance(column.type, Mapping)
                 return column.type["symbols"].index(value), 0
             case "float" | "double":
-                return int(np.array(value, np.float64).view(np.int64)), 0
+                return int(np.array(float(value), np.float64).view(np.int64)), 0
         return int(value), 0
 
     def _constant(self, column: Column, number: int, length: int) -> None:
