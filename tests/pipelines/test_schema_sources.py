@@ -195,10 +195,20 @@ def test_a_schema_that_is_read_alone_needs_no_file_beside_it(tmp_path: Path) -> 
     assert not decoded.code.any()
 
 
-def test_a_schema_imports_nothing_from_outside() -> None:
-    for name in ("../x.proto", "/tmp/x.proto", "found"):
+@pytest.mark.parametrize("name", ["schema.proto", "schema_.proto", "found", "found/x.proto", "files/x.proto"])
+def test_what_a_schema_imports_may_have_any_name(name: str) -> None:
+    text = f'syntax = "proto3"; import "{name}"; message Report {{ weather.Speed gust = 1; }}'
+    found = read_schema(text, (("schema_.proto", SPEED.replace("Speed", "Other")), (name, SPEED)))
+    [gust] = message_of(found, "Report").fields
+    assert gust.message_type.full_name == "weather.Speed"
+    with pytest.raises(InvalidValue, match=r"^not a schema of Protobuf: 1:"):
+        read_schema(f"{text} message", ((name, SPEED),))
+
+
+def test_a_schema_imports_nothing_from_outside_and_no_folder() -> None:
+    for name in ("../x.proto", "/tmp/x.proto", ".", "x.proto/y.proto"):
         with pytest.raises(InvalidValue, match="it would import"):
-            read_schema(INLINED, ((name, SPEED),))
+            read_schema(INLINED, (("x.proto", SPEED), (name, SPEED)))
 
 
 def test_a_registry_is_asked_for_each_schema_and_an_unknown_one_is_none(registry: str) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -23,8 +24,7 @@ from tidegate.contracts.extras import require
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor, FileDescriptor
 
-_FILE = "schema.proto"
-_WRITE = 'write the text of a .proto file, such as syntax = "proto3"; message Flight { int32 delay = 1; }'
+_REMEDY = 'write the text of a .proto file, such as syntax = "proto3"; message Flight { int32 delay = 1; }'
 _NO_COLUMN = frozenset(f"google.protobuf.{name}" for name in ("Any", "FieldMask", "ListValue", "Struct", "Value"))
 """Types of messages whose JSON is not an object of their fields."""
 
@@ -39,29 +39,41 @@ def read_schema(text: str, imports: tuple[tuple[str, str], ...] = ()) -> FileDes
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
     from google.protobuf.descriptor_pool import DescriptorPool
 
-    pool = DescriptorPool()
-    for file in FileDescriptorSet.FromString(_compiled(text, imports)).file:
+    pool, own = DescriptorPool(), _name_beside({name for name, _ in imports})
+    for file in FileDescriptorSet.FromString(_compiled(own, text, imports)).file:
         pool.Add(file)
-    return pool.FindFileByName(_FILE)
+    return pool.FindFileByName(own)
 
 
-def _compiled(text: str, imports: Iterable[tuple[str, str]]) -> bytes:
+def _name_beside(imports: Collection[str]) -> str:
+    """Return a name for the file that none of its imports has."""
+    return next(name for name in (f"schema{'_' * more}.proto" for more in count()) if name not in imports)
+
+
+def _compiled(own: str, text: str, imports: Iterable[tuple[str, str]]) -> bytes:
     with TemporaryDirectory() as made:
-        folder = Path(made).resolve()
-        found = folder / "found"
-        for name, content in (*imports, (_FILE, text)):
-            file = (folder / name).resolve()
-            if not file.is_relative_to(folder) or file in (folder, found):
-                raise InvalidValue(f"not a schema of Protobuf: it would import {name}", _WRITE)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(content)
+        folder, found = Path(made).resolve() / "files", Path(made).resolve() / "found"
+        for name, content in (*imports, (own, text)):
+            _write(folder, name, content)
         compiler = [sys.executable, "-m", "grpc_tools.protoc", f"-I{folder}", "--include_imports"]
-        command = [*compiler, f"--descriptor_set_out={found}", _FILE]
+        command = [*compiler, f"--descriptor_set_out={found}", own]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if done.returncode:
-            problems = [line.rpartition(f"{_FILE}:")[2] for line in done.stderr.splitlines() if f"{_FILE}:" in line]
-            raise InvalidValue(f"not a schema of Protobuf: {(problems or [done.stderr])[0].strip()}", _WRITE)
+            problems = [line.rpartition(f"{own}:")[2] for line in done.stderr.splitlines() if f"{own}:" in line]
+            raise InvalidValue(f"not a schema of Protobuf: {(problems or [done.stderr])[0].strip()}", _REMEDY)
         return found.read_bytes()
+
+
+def _write(folder: Path, name: str, content: str) -> None:
+    """Write the file; raise InvalidValue if its name is none, or leads out of the folder."""
+    try:
+        file = (folder / name).resolve()
+        if not file.is_relative_to(folder):
+            raise InvalidValue(f"not a schema of Protobuf: it would import {name}", _REMEDY)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    except (FileExistsError, IsADirectoryError, NotADirectoryError):
+        raise InvalidValue(f"not a schema of Protobuf: it would import {name!r}", _REMEDY) from None
 
 
 def message_of(file: FileDescriptor, name: str) -> Descriptor:
@@ -72,7 +84,7 @@ def message_of(file: FileDescriptor, name: str) -> Descriptor:
         found = None
     if found is None or found.file is not file:
         known = ", ".join(each.full_name for each in file.message_types_by_name.values())
-        raise InvalidValue(f"the schema has no message {name}", f"name one of {known}" if known else _WRITE)
+        raise InvalidValue(f"the schema has no message {name}", f"name one of {known}" if known else _REMEDY)
     return found
 
 
