@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +20,8 @@ from tests.kernels.codecs.exact.test_exact_texts import DECODER
 from tests.kernels.codecs.test_json_columns import decoded
 from tidegate.application.frames.beginning import fields_of
 from tidegate.application.frames.result_types import Results, TypedValues, values_of
-from tidegate.contracts.values import Values, schema_of
+from tidegate.contracts.values import Values, as_written, schema_of
+from tidegate.expressions.column import quoted
 from tidegate.expressions.layers import objects_of
 from tidegate.operators.pipeline.config import PipelineRules
 from tidegate.runtime.stream.columns import StreamColumns
@@ -81,12 +83,12 @@ def test_results_have_the_types_and_the_values_of_the_data_frame(
         assert texts_of(results) == texts_of(frame(spark, rows))
 
 
+ONCE = {"name": "once", "kind": "deduplicate", "within": "forever"}
+
+
 def computed() -> TypedValues | None:
     """What is known of the results of a chain that selects each field."""
-    steps = [
-        {"select": {name: f'"{name}"' for name in FIELDS}},
-        {"name": "once", "kind": "deduplicate", "within": "forever"},
-    ]
+    steps = [{"select": {name: f'"{name}"' for name in FIELDS}}, ONCE]
     rules = PipelineRules.model_validate({"value": {"json": FIELDS}, "steps": steps})
     return values_of(rules, {"steps": steps}, Values.of_fields(SCHEMA), TYPE, None)
 
@@ -119,6 +121,30 @@ def test_a_struct_is_a_key_and_gets_its_type_back(spark: Any, in_any_session: No
     assert texts_of(Results(TYPE, None).typed(keys).withColumnRenamed("key", "row")) == texts_of(given_rows)
     distinct = {str([row[name] for name in sorted(row)]) for row in rows}
     assert keys.distinct().count() == len(distinct)
+
+
+@pytest.mark.parametrize("kind", ["map<string,int>", "array<struct<x: map<int,int>>>", "struct<x: variant>"])
+def test_an_order_by_what_has_no_order_is_refused(spark: Any, kind: str) -> None:
+    rows = spark.createDataFrame([], f"k string, at long, unordered {kind}, ordered array<struct<x: binary>>")
+    columns = StreamColumns(key="k", value=F.struct("*"), timestamp="at", order_by=["ordered", "unordered"])
+    [problem] = columns.examined(rows)[1]
+    assert (problem.where, problem.cause) == ("order_1", "rows cannot be sorted by maps and variants")
+    columns = StreamColumns(key="k", value=F.struct("*"), timestamp="at", order_by="ordered")
+    assert columns.prepared(rows, 1, 1).collect() == [], "Spark sorts by the others"
+
+
+NAMES = ["a.b", "ti`ck", 'q"q', "sp ace", "é", "_x"]
+
+
+def test_computed_values_have_their_types_whatever_the_names_of_their_fields_are(spark: Any) -> None:
+    fields = schema_of({name: {name: "int64"} for name in NAMES})
+    steps = [{"select": {name: quoted(name) for name in NAMES}}]
+    rules = PipelineRules.model_validate({"value": {"json": as_written(fields)}, "steps": [*steps, ONCE]})
+    found = values_of(rules, {"steps": steps}, Values.of_fields(fields), TYPE, None)
+    row = {name: {name: 1} for name in NAMES}
+    emitted = spark.createDataFrame([(json.dumps(row),)], "value string")
+    [typed] = Results(None, found).typed(emitted).collect()
+    assert typed["value"].asDict(recursive=True) == row
 
 
 @pytest.mark.parametrize("kind", ["double", "date", "array<int>", "struct<x: double>", "struct<x: map<string,int>>"])

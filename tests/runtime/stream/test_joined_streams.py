@@ -131,10 +131,10 @@ def test_steps_behind_the_join_read_the_fields_of_both_sides(spark: Any, tmp_pat
 
 
 def test_a_delete_in_a_change_data_feed_ends_the_version(spark: Any, tmp_path: Path) -> None:
-    columns = "key string, wind int, at timestamp, number long"
+    columns = "key string, `wind.kn` int, at timestamp, number long"
     source(spark, tmp_path, "winds", [("a", 30, None, 1), ("b", 10, None, 2)], columns)
     stored = DeltaTable.forPath(spark, str(tmp_path / "winds"))
-    stored.update("key = 'b'", {"wind": F.lit(11)})
+    stored.update("key = 'b'", {"`wind.kn`": F.lit(11)})
     stored.delete("key = 'a'")
     feed = spark.readStream.format("delta").option("readChangeFeed", "true").option("startingVersion", 0)
     changes = feed.load(str(tmp_path / "winds"))
@@ -144,7 +144,7 @@ def test_a_delete_in_a_change_data_feed_ends_the_version(spark: Any, tmp_path: P
     with weather.start("weather", lake=tmp_path / "lake", state=tmp_path / "state", partitions=1) as query:
         query.await_caught_up(PATIENCE)
         newest = query.sql("SELECT key, value FROM weather_history WHERE valid_to IS NULL")
-        assert [(row["key"], row["value"]) for row in newest] == [("b", '{"key":"b","wind":11,"number":2}')]
+        assert [(row["key"], row["value"]) for row in newest] == [("b", '{"key":"b","wind.kn":11,"number":2}')]
         assert len(query.sql("SELECT * FROM weather_history")) == 3
 
 

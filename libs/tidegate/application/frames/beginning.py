@@ -97,7 +97,9 @@ def _undeleted(df: DataFrame, value: Column | str | None) -> Column:
     """Return the value's column, by default all columns of the table in a struct; null for a deleted row."""
     from pyspark.sql import functions as F
 
-    own = [name for name in df.columns if name != CHANGE and not name.startswith("_commit_")]
+    from tidegate.runtime.spark.queries import quoted
+
+    own = [quoted(name) for name in df.columns if name != CHANGE and not name.startswith("_commit_")]
     kept = F.struct(*own) if value is None else F.col(value) if isinstance(value, str) else value
     return F.when(F.col(CHANGE) != "delete", kept)
 

@@ -21,35 +21,21 @@ if TYPE_CHECKING:
 _COMPUTED = {"with_columns", "select", "map", "flat_map"}
 """Steps behind which a field may have another content than in the DataFrame, though of the same type in JSON."""
 
-_SQL_TYPES = {
-    pa.bool_(): "boolean",
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.date32(): "date",
-    pa.timestamp("us", "UTC"): "timestamp",
-    pa.timestamp("us"): "timestamp_ntz",
-    pa.string(): "string",
-    pa.large_string(): "string",
-}
-
 
 class TypedValues(NamedTuple):
     """Values that are JSON text: their type in Spark, and whether they are JSON objects."""
 
-    type: DataType | str
+    type: DataType
     is_object: bool
 
     def typed(self, value: Column) -> Column:
         """Return the column of values with their type."""
         from pyspark.sql import functions as F
+        from pyspark.sql.types import ArrayType
 
         if self.is_object:
             return _parsed(value, self.type)
-        return _parsed(F.concat(F.lit("["), value, F.lit("]")), f"array<{self.type}>")[0]
+        return _parsed(F.concat(F.lit("["), value, F.lit("]")), ArrayType(self.type))[0]
 
 
 class Results(NamedTuple):
@@ -73,7 +59,7 @@ class Results(NamedTuple):
         return rows.withColumns(found) if found else rows
 
 
-def _parsed(text: Column, kind: DataType | str) -> Column:
+def _parsed(text: Column, kind: DataType) -> Column:
     """Return the value of that type that the text was written of, whatever the session's settings are."""
     from pyspark.sql import functions as F
 
@@ -108,8 +94,8 @@ def values_of(
     if passed_on and values.form == "joined" and (pairs := pairs_of(stream=stream, table=table)) is not None:
         return pairs
     if values.form == "single":
-        return TypedValues(_sql_type(values.schema.field(0).type), is_object=False)
-    return TypedValues(_sql_type(_objects(values)), is_object=True)
+        return TypedValues(_spark_type(values.schema.field(0).type), is_object=False)
+    return TypedValues(_spark_type(_objects(values)), is_object=True)
 
 
 def _objects(values: Values) -> pa.DataType:
@@ -120,9 +106,7 @@ def _objects(values: Values) -> pa.DataType:
     return pa.struct([pa.field("stream", pa.struct(stream)), pa.field("table", table.type)])
 
 
-def _sql_type(kind: pa.DataType) -> str:
-    if pa.types.is_decimal(kind):
-        return f"decimal({kind.precision},{kind.scale})"
-    if not pa.types.is_struct(kind):
-        return _SQL_TYPES[kind]
-    return f"struct<{','.join(f'`{field.name}`:{_sql_type(field.type)}' for field in kind)}>"
+def _spark_type(kind: pa.DataType) -> DataType:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(kind, prefer_timestamp_ntz=True)

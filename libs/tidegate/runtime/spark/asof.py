@@ -105,4 +105,6 @@ def _column(name: str) -> Column:
     """Return the column with exactly this name, even if the name contains dots."""
     from pyspark.sql import functions as F
 
-    return F.col("`" + name.replace("`", "``") + "`")
+    from tidegate.runtime.spark.queries import quoted
+
+    return F.col(quoted(name))

@@ -19,6 +19,11 @@ LONGEST = 200
 """Characters of a statement, or of Spark's message, that an error shows."""
 
 
+def quoted(name: str) -> str:
+    """Return the name of a column as a part of Spark SQL, even if it contains dots or backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 def rows_of(spark: SparkSession, text: str, remedy: str) -> pa.Table:
     """Return the result of the Spark SQL query. Columns of equal names get a number: `key`, `key_2`.
 

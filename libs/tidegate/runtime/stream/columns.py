@@ -15,19 +15,23 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     ByteType,
+    CalendarIntervalType,
     DataType,
     DateType,
     DecimalType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from tidegate.contracts.errors import ConfigurationError, Problem
@@ -72,6 +76,11 @@ class StreamColumns:
             for name, takes, cause, remedy in _TAKEN
             if name in types and not takes(types[name])
         ]
+        problems += [
+            Problem(where=name, value=kind.simpleString(), cause=_UNSORTABLE, remedy="name columns that have an order")
+            for name, kind in types.items()
+            if name.startswith(_ORDER) and not _is_sortable(kind)
+        ]
         return types, problems
 
     def prepared(self, rows: DataFrame, partitions: int, tasks: int) -> DataFrame:
@@ -90,7 +99,7 @@ class StreamColumns:
     def _parts(self) -> dict[str, ColumnOrName]:
         orders = [self.order_by] if isinstance(self.order_by, Column | str) else list(self.order_by)
         parts = {"key": self.key, "value": self.value, "timestamp": self.timestamp}
-        return {**parts, **{f"order_{place}": order for place, order in enumerate(orders)}}
+        return {**parts, **{f"{_ORDER}{place}": order for place, order in enumerate(orders)}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +167,11 @@ def in_partitions(records: DataFrame, partitions: int, tasks: int, columns: Sequ
 
 
 def _orders(records: DataFrame) -> list[str]:
-    return [name for name in records.columns if "order_" in name]
+    return [name for name in records.columns if _ORDER in name]
 
+
+_ORDER = "order_"
+"""How the names of columns begin that give the order of rows."""
 
 _TEXTS = (StringType, BinaryType)
 NUMBERS: dict[type[DataType], Primitive] = {
@@ -169,6 +181,7 @@ NUMBERS: dict[type[DataType], Primitive] = {
     LongType: "int64",
 }
 """Types of whole numbers, and the formats of Kafka in which keys of them are written."""
+_WITHOUT_ORDER = (MapType, VariantType, CalendarIntervalType)
 _IN_KEYS = (*_TEXTS, *NUMBERS, BooleanType, DateType, DecimalType, TimestampType, TimestampNTZType)
 _TIMES = (TimestampType, LongType, IntegerType)
 
@@ -182,6 +195,16 @@ def _is_key_of_fields(kind: DataType) -> bool:
     return isinstance(kind, StructType) and all(
         isinstance(field.dataType, _IN_KEYS) or _is_key_of_fields(field.dataType) for field in kind.fields
     )
+
+
+_UNSORTABLE = "rows cannot be sorted by maps and variants"
+
+
+def _is_sortable(kind: DataType) -> bool:
+    """Return whether values have an order: those of structs and arrays have one if what is in them has one."""
+    if isinstance(kind, StructType):
+        return all(_is_sortable(field.dataType) for field in kind.fields)
+    return _is_sortable(kind.elementType) if isinstance(kind, ArrayType) else not isinstance(kind, _WITHOUT_ORDER)
 
 
 _TAKEN: tuple[tuple[str, Callable[[DataType], bool], str, str], ...] = (
