@@ -214,6 +214,18 @@ def test_a_decimal_with_too_many_digits_is_refused() -> None:
     assert decoded(reading(narrow, {17: wide}), list(given_values)) == expected
 
 
+@pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 4}])
+def test_a_decimal_with_too_many_digits_is_refused_in_a_text_as_well_and_no_digit_is_lost(kind: dict[str, Any]) -> None:
+    def numbers(precision: int) -> Any:
+        items = {**kind, "logicalType": "decimal", "precision": precision, "scale": 2}
+        return record(ds={"type": "array", "items": items})
+
+    given_values = [written(numbers(8), {"ds": [Decimal(each)]}) for each in ("99.99", "-99.99", "123456.78", "0.05")]
+    refused = "value: not Avro of schema 17"
+    expected = [{"ds": '["99.99"]'}, {"ds": '["-99.99"]'}, refused, {"ds": '["0.05"]'}]
+    assert decoded(reading(numbers(4), {17: numbers(4)}), list(given_values)) == expected
+
+
 def test_a_field_that_nobody_wants_is_not_decoded() -> None:
     schema = record(text="string", n="long")
     value = written(schema, {"text": "ab", "n": 5}).replace(b"ab", b"\xff\xff")

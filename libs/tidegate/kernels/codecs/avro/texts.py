@@ -14,7 +14,13 @@ from tidegate.kernels.codecs.avro.schemas import Schema, Type
 
 
 def self_contained(type: Type, schema: Schema) -> Any:
-    """Return the type with the definitions of the names that it refers to, each where it first comes."""
+    """Return the type as `json_text` reads it.
+
+    It has the definitions of the names that it refers to, each where it first comes, and exact decimals.
+    """
+    from fastavro.read import LOGICAL_READERS
+
+    LOGICAL_READERS |= dict.fromkeys((f"bytes-{_EXACT}", f"fixed-{_EXACT}"), _exact_decimal)
     return _defined(type, schema, set())
 
 
@@ -29,8 +35,8 @@ def _defined(type: Any, schema: Schema, known: set[str]) -> Any:
     found = {name: value for name, value in type.items() if not name.startswith("__")}
     if "name" in found:
         known.add(found["name"])
-    if found.get("logicalType") == "decimal" and "precision" not in found:
-        del found["logicalType"]  # it does not fit, and is ignored; fastavro fails at it
+    if found.get("logicalType") == "decimal":  # one without a precision is ignored, as its specification says
+        found |= {"logicalType": _EXACT if found.get("precision") else None}
     for part in ("items", "values"):
         if part in found:
             found[part] = _defined(found[part], schema, known)
@@ -53,6 +59,19 @@ def json_text(value: bytes, schema: Any) -> str | None:
         return None if found is None else _dumped(found)
     except Exception as error:  # whatever a library raises for it, this value alone cannot be read
         raise ValueError(str(error)) from None
+
+
+_EXACT = "tidegate-decimal"
+"""A decimal of which no digit gets lost: fastavro rounds one with more digits than its precision."""
+
+
+def _exact_decimal(value: bytes, type: dict[Any, Any] | None, _: object) -> Decimal:
+    """Return the decimal. Raise ValueError if it has more digits than its type."""
+    assert type is not None, "fastavro gives the type of what it reads"
+    number = int.from_bytes(value, "big", signed=True)
+    if abs(number) >= 10 ** type["precision"]:
+        raise ValueError("a decimal has too many digits")
+    return Decimal(f"{number}E-{type.get('scale') or 0}")
 
 
 def _dumped(value: Any) -> str:
