@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from datetime import time
 from decimal import Decimal
 from io import BytesIO
 from typing import Any
@@ -212,6 +213,17 @@ def test_a_decimal_with_too_many_digits_is_refused() -> None:
     refused = "value: d is no decimal"
     expected = [{"d": Decimal("99.99")}, {"d": Decimal("-99.99")}, refused, refused]
     assert decoded(reading(narrow, {17: wide}), list(given_values)) == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "unit", "day"), [("int", "time-millis", 86_400_000), ("long", "time-micros", 86_400_000_000)]
+)
+def test_a_time_that_no_day_has_is_refused(base: str, unit: str, day: int) -> None:
+    schema = record(t=["null", {"type": base, "logicalType": unit}])
+    given_values = [written(record(t=["null", base]), {"t": each}) for each in (0, None, day - 1, -1, day)]
+    *times, before, behind = decoded(reading(schema, {17: schema}), list(given_values))
+    assert [each["t"] and each["t"].replace(microsecond=0) for each in times] == [time(0), None, time(23, 59, 59)]
+    assert before == behind == f"value: t is no {unit}"
 
 
 @pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 4}])
@@ -444,6 +456,7 @@ GOOD_DEFAULTS: list[tuple[Any, Any, Any]] = [
 BAD_DEFAULTS: list[tuple[Any, Any]] = [
     (ENUM, "Z"),
     ({**ENUM, "default": "Z"}, "A"),
+    ({"type": "int", "logicalType": "time-millis"}, 86_400_000),
     ("bytes", "\u20ac"),
     (FIXED, "abc"),
     ("int", 2**31),

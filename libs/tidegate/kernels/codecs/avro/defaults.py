@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegate.contracts.errors import InvalidValue
-from tidegate.kernels.codecs.avro.schemas import Schema, Type, logical, name_of
+from tidegate.kernels.codecs.avro.schemas import DAYS, Schema, Type, logical, name_of
 from tidegate.kernels.codecs.primitives import uuids_of
 
 _REMEDY = "write a default that is one, or leave it out"
@@ -39,6 +39,8 @@ def _fits(schema: Schema, type: Type, value: Any) -> bool:
     if isinstance(found, Mapping) and meaning == "decimal" and _SCALARS[kind](found, value):
         number, most = int.from_bytes(value.encode("latin-1"), "big", signed=True), int(10 ** found["precision"])
         return -most < number < most
+    if meaning in DAYS:
+        return _is_whole(value, 64) and 0 <= value < DAYS[meaning]
     return _is_uuid(value) if meaning == "uuid" else _SCALARS[kind](found, value)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tidegate.contracts.operator import Array
 from tidegate.kernels.codecs.avro.layout import Column
-from tidegate.kernels.codecs.avro.schemas import name_of
+from tidegate.kernels.codecs.avro.schemas import DAYS, name_of
 from tidegate.kernels.codecs.primitives import text_of, uuids_of
 from tidegate.kernels.codecs.slots import Slots
 from tidegate.kernels.columns import binary_column, in_one
@@ -43,6 +43,9 @@ class Reading:
         kind = "decimal" if column.meaning == "decimal" else name_of(column.type)
         if kind in ("string", "bytes", "fixed", "decimal"):
             return self._spans(column, kind)
+        if column.meaning in DAYS:
+            number = self._found.number[column.slot]
+            self._refuse(column, ~null & ((number < 0) | (number >= DAYS[column.meaning])))
         return _READERS[kind](self._found, column, null if null.any() else None)
 
     def _json(self, column: Column) -> pa.Array:
@@ -64,10 +67,13 @@ class Reading:
             if kind != "string":
                 return spans
             values, wrong = (uuids_of if column.meaning == "uuid" else text_of)(spans)
+        self._refuse(column, wrong)
+        return values
+
+    def _refuse(self, column: Column, wrong: Array) -> None:
         if wrong.any():
             self._reasons.append(f"value: {column.field.name} is no {column.meaning or column.field.type}")
             self._code[wrong & (self._code == 0)] = len(self._reasons)
-        return values
 
 
 def _bools(found: Slots, column: Column, null: Array | None) -> pa.Array:

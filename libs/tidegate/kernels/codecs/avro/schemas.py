@@ -109,6 +109,8 @@ def logical(type: Type) -> str | None:
     return found if found in _LOGICAL.get(name_of(type), {}) else None
 
 
+DAYS = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
+"""How many values a time of day has: there is none from the next midnight on."""
 _LOGICAL: dict[str, dict[str, pa.DataType]] = {
     "int": {"date": pa.date32(), "time-millis": pa.time32("ms")},
     "long": {
