@@ -404,6 +404,16 @@ def test_types_that_refer_to_each_other_across_schemas_are_a_refusal() -> None:
     assert found == "value: schema 17 cannot be read: not a schema of Avro: type A is not defined"
 
 
+@pytest.mark.parametrize("name", [[], {}, None, 5, "n"])
+def test_each_field_has_a_name_of_its_own(name: Any) -> None:
+    inside = {"type": "record", "name": "I", "fields": [{"name": "n", "type": "int"}, {"name": name, "type": "int"}]}
+    schema = record(n="int", i=inside)
+    with pytest.raises(InvalidValue, match=r"schema|has the field"):
+        read_schema(orjson.dumps(schema).decode())
+    [found] = decoded(reading(record(n="int"), {17: schema}), [b"\0\0\0\0\x11\2\2\2"])
+    assert found.startswith("value: schema 17 cannot be read: ")
+
+
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"type": "record"}', '{"type": "record", "name": "R", "fields": 5}', '"int"']
 )

@@ -60,16 +60,23 @@ def read_schema(text: str, imports: tuple[str, ...] = ()) -> Schema:
         raise InvalidValue(f"not a schema of Avro: {error}", _WRITE) from None
     if not isinstance(found, Mapping) or found.get("type") not in ("record", "error"):
         raise InvalidValue("not the schema of a record", _WRITE)
-    _check_sizes(named)
+    _check_named(named)
     return Schema(found, named, "\n".join([text, *imports]))
 
 
-def _check_sizes(named: Mapping[str, Any]) -> None:
-    """Raise InvalidValue if the size of a fixed is no number of bytes, which fastavro does not check."""
+def _check_named(named: Mapping[str, Any]) -> None:
+    """Raise InvalidValue if the size of a fixed is no number of bytes, or the names of fields are not distinct texts.
+
+    fastavro does not check these.
+    """
     for name, type in named.items():
-        size = type.get("size")
+        size, known = type.get("size"), set[str]()
         if name_of(type) == "fixed" and not (isinstance(size, int) and 0 <= size < _SIZES):
             raise InvalidValue(f"{name} has {size} bytes", f"write a size from 0 to {_SIZES - 1}")
+        for field in type.get("fields", ()):
+            if not isinstance(field["name"], str) or field["name"] in known:
+                raise InvalidValue(f"{name} has the field {field['name']!r}", "give each field a name of its own")
+            known.add(field["name"])
 
 
 def columns_of(schema: Schema) -> pa.Schema:
