@@ -507,7 +507,10 @@ def test_a_default_that_is_no_value_of_its_type_is_a_problem_of_the_reader_s_sch
         columns_of_registered(avro_values({"type": "array", "items": nested}, []))
 
 
-def test_a_writer_s_default_does_not_matter() -> None:
-    writer = record(n="int", e=(ENUM, "Z"))
-    value = written(record(n="int", e=ENUM), {"n": 1, "e": "A"})
+@pytest.mark.parametrize(
+    ("type", "default"), [*BAD_DEFAULTS, ("int", None), ("string", 0), (["null", "int"], "null"), (FIXED, 5)]
+)
+def test_a_writer_s_default_does_not_matter(type: Any, default: Any) -> None:
+    optional = type if isinstance(type, list) else ["null", type]
+    writer, value = record(n="int", default=(optional, default)), b"\0\0\0\0\x11" + b"\2\0"
     assert decoded(reading(record(n="int"), {17: writer}), [value]) == [{"n": 1}]

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tidegate.contracts.errors import InvalidValue
 from tidegate.contracts.operator import Array
 from tidegate.kernels.codecs.avro.compiling import Compiled, Constants, compile_reader, refusing
+from tidegate.kernels.codecs.avro.defaults import without_defaults
 from tidegate.kernels.codecs.avro.layout import Column, every, layout_of
 from tidegate.kernels.codecs.avro.program import MALFORMED, run
 from tidegate.kernels.codecs.avro.reading import Reading
@@ -88,13 +89,14 @@ class AvroDecoder:
 
     def _schema(self, number: int, text: str) -> Schema:
         """Return the schema; only one that cannot be read alone is read with others."""
+        own = without_defaults(text)
         try:
-            return read_schema(text)
+            return read_schema(own)
         except InvalidValue:
             imports = self._source.imports(number)
             if not imports:
                 raise
-            return read_schema(text, tuple(sorted(imports.values())))
+            return read_schema(own, tuple(sorted(map(without_defaults, imports.values()))))
 
 
 def _write_texts(

@@ -1,4 +1,7 @@
-"""Checks the defaults of a reader's schema. fastavro looks at their JSON types alone, and not at all of them."""
+"""Checks the defaults of a reader's schema, and removes those of a writer's.
+
+fastavro looks at their JSON types alone, and not at all of them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
 from tidegate.contracts.errors import InvalidValue
@@ -16,16 +20,29 @@ _REMEDY = "write a default that is one, or leave it out"
 
 
 def check_defaults(schema: Schema) -> None:
-    """Raise InvalidValue if a field has a default that is no value of its type, or an enum one that is no symbol."""
-    for name, type in schema.named.items():
-        assert isinstance(type, Mapping), "types with names are mappings"
-        if name_of(type) == "enum" and type.get("default", type["symbols"][0]) not in type["symbols"]:
-            raise InvalidValue(f"the default {type['default']!r} of {name} is none of its symbols", _REMEDY)
-        for field in type.get("fields", ()):
+    """Raise InvalidValue if a field has a default that is no value of its type."""
+    for type in schema.named.values():
+        for field in type.get("fields", ()) if isinstance(type, Mapping) else ():
             if "default" in field and not _fits(schema, field["type"], field["default"]):
                 kind = schema.resolved(field["type"])
                 no = f"is no value of its type, {logical(kind) or name_of(kind)}"
                 raise InvalidValue(f"the default {field['default']!r} of field {field['name']} {no}", _REMEDY)
+
+
+def without_defaults(text: str) -> str:
+    """Return a writer's schema without its defaults: they are never read, and registries accept wrong ones."""
+    try:
+        return orjson.dumps(_without_defaults(orjson.loads(text))).decode()
+    except orjson.JSONDecodeError:
+        return text  # whoever reads it says why
+
+
+def _without_defaults(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_defaults(each) for each in part]
+    if isinstance(part, dict):
+        return {name: _without_defaults(each) for name, each in part.items() if name != "default"}
+    return part
 
 
 def _fits(schema: Schema, type: Type, value: Any) -> bool:

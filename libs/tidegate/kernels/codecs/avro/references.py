@@ -41,7 +41,12 @@ def _defined(schema: Any, namespace: str) -> Iterator[str]:
         namespace = name.rpartition(".")[0] if "." in name else schema.get("namespace", namespace)
         yield f"{namespace}.{name.rpartition('.')[2]}" if namespace else name
     fields = schema.get("fields")
-    for part in (schema.get("type"), schema.get("items"), schema.get("values"), *(fields if fields else ())):
+    for part in (
+        schema.get("type"),
+        schema.get("items"),
+        schema.get("values"),
+        *(fields if isinstance(fields, list) else ()),
+    ):
         yield from _defined(part, namespace)
 
 
