@@ -133,6 +133,40 @@ def test_an_order_by_what_has_no_order_is_refused(spark: Any, kind: str) -> None
     assert columns.prepared(rows, 1, 1).collect() == [], "Spark sorts by the others"
 
 
+KEYS = {
+    "int": "-1",
+    "bigint": "9223372036854775807",
+    "boolean": "true",
+    "decimal(38,18)": "0.000000000000000001",
+    "double": "1e300",
+    "float": "0.1",
+    "string": "'a.b'",
+}
+"""Types of keys of maps, each with a key."""
+
+
+def test_maps_in_results_have_the_keys_of_the_data_frame(spark: Any) -> None:
+    of_keys = [f"map(CAST({key} AS {kind}), array(map({key}, X'00'))) AS `{kind}`" for kind, key in KEYS.items()]
+    rows = spark.sql(
+        f"SELECT struct({', '.join(of_keys)}, map(1, NULL) AS `n``s`, CAST(NULL AS map<int,int>) AS n) AS s"
+    )
+    columns = StreamColumns(key=F.lit("k"), value="s", timestamp=F.lit(0), order_by=F.lit(0))
+    types, problems = columns.examined(rows)
+    emitted = columns.records(rows).select(F.col("value").cast("string").alias("value"))
+    results = Results(None, TypedValues(types["value"], is_object=True)).typed(emitted)
+    assert not problems
+    assert [row["value"] for row in results.collect()] == [row["s"] for row in rows.collect()]
+    assert results.schema["value"].dataType.simpleString() == types["value"].simpleString()
+
+
+@pytest.mark.parametrize("key", ["binary", "date", "timestamp", "struct<x: int>", "array<int>", "interval day"])
+def test_a_map_whose_keys_cannot_be_read_again_is_refused_with_its_place(spark: Any, key: str) -> None:
+    rows = spark.createDataFrame([], f"k string, at long, s struct<good: map<int,int>, x: array<map<{key},int>>>")
+    [problem] = StreamColumns(key="k", value=F.struct("*"), timestamp="at", order_by="at").examined(rows)[1]
+    assert (problem.where, problem.value) == ("value", "s.x")
+    assert "transform_keys" in str(problem.remedy)
+
+
 NAMES = ["a.b", "ti`ck", 'q"q', "sp ace", "é", "_x"]
 
 

@@ -33,9 +33,11 @@ class TypedValues(NamedTuple):
         from pyspark.sql import functions as F
         from pyspark.sql.types import ArrayType
 
+        from tidegate.runtime.stream.json_text import value_of
+
         if self.is_object:
-            return _parsed(value, self.type)
-        return _parsed(F.concat(F.lit("["), value, F.lit("]")), ArrayType(self.type))[0]
+            return value_of(value, self.type)
+        return value_of(F.concat(F.lit("["), value, F.lit("]")), ArrayType(self.type))[0]
 
 
 class Results(NamedTuple):
@@ -49,23 +51,16 @@ class Results(NamedTuple):
         from pyspark.sql import functions as F
         from pyspark.sql.types import ByteType, StructType
 
+        from tidegate.runtime.stream.json_text import value_of
+
         found = {}
         if isinstance(self.keys, StructType):
-            found["key"] = _parsed(F.col("key"), self.keys)
+            found["key"] = value_of(F.col("key"), self.keys)
         if isinstance(self.keys, ByteType):
             found["key"] = F.col("key").cast("byte")  # Kafka has no serializer for it: it is a short in the log
         if self.values is not None:
             found["value"] = self.values.typed(F.col("value"))
         return rows.withColumns(found) if found else rows
-
-
-def _parsed(text: Column, kind: DataType) -> Column:
-    """Return the value of that type that the text was written of, whatever the session's settings are."""
-    from pyspark.sql import functions as F
-
-    from tidegate.runtime.stream.columns import EXACT_TIMES
-
-    return F.from_json(text, kind, EXACT_TIMES)
 
 
 def pairs_of(**sides: DataType | None) -> TypedValues | None:

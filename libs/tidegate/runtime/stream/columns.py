@@ -26,6 +26,7 @@ from pyspark.sql.types import (
     IntegerType,
     LongType,
     MapType,
+    NullType,
     ShortType,
     StringType,
     StructType,
@@ -38,6 +39,7 @@ from tidegate.contracts.errors import ConfigurationError, Problem
 from tidegate.contracts.records import STREAM_PORT, TABLE_PORT
 from tidegate.contracts.values import PRIMITIVES, Primitive
 from tidegate.runtime.spark.queries import unlogged
+from tidegate.runtime.stream.json_text import json_of, maps_without_text
 from tidegate.runtime.stream.merging import STREAM
 
 ColumnOrName: TypeAlias = Column | str
@@ -81,6 +83,7 @@ class StreamColumns:
             for name, kind in types.items()
             if name.startswith(_ORDER) and not _is_sortable(kind)
         ]
+        problems += map(_no_keys, maps_without_text(types.get("value", NullType())))
         return types, problems
 
     def prepared(self, rows: DataFrame, partitions: int, tasks: int) -> DataFrame:
@@ -228,6 +231,16 @@ def _column(part: ColumnOrName) -> Column:
     return F.col(part) if isinstance(part, str) else part
 
 
+def _no_keys(path: str) -> Problem:
+    """Return the problem that the map at the path would lose its keys."""
+    return Problem(
+        where="value",
+        value=path,
+        cause="keys of maps that are no strings, numbers or truth values cannot be read again from JSON",
+        remedy=f"make strings of them, as in F.transform_keys({path!r}, lambda key, _: key.cast('string'))",
+    )
+
+
 def _unknown(name: str, part: ColumnOrName, rows: DataFrame, error: AnalysisException) -> Problem:
     """Return the problem that Spark cannot resolve a column."""
     shown = part if isinstance(part, str) else str(part)
@@ -237,21 +250,11 @@ def _unknown(name: str, part: ColumnOrName, rows: DataFrame, error: AnalysisExce
     return Problem(where=name, value=shown, cause=cause, remedy=f"there are: {', '.join(rows.columns)}")
 
 
-_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-EXACT_TIMES = {"timestampFormat": f"{_TIME}XXX", "timestampNTZFormat": _TIME, "timeZone": "UTC"}
-"""How Spark writes and reads timestamps in JSON, whatever the session's settings are.
-
-Otherwise it would write them with milliseconds, and with offsets of the session's time zone in minutes; those before
-the time of standard offsets have seconds. With `timeParserPolicy=LEGACY` it would read digits behind the third as whole
-milliseconds.
-"""
-
-
 def _bytes(part: str, kind: DataType) -> Column:
     """Return the key's or the value's bytes: a struct's are those of JSON text, a number's begin with the highest."""
     column = F.col(part)
     if isinstance(kind, StructType):
-        return F.to_json(column, EXACT_TIMES).cast("binary")
+        return json_of(column).cast("binary")
     if (form := NUMBERS.get(type(kind))) is None:
         return column.cast("binary")
     digits = PRIMITIVES[form].bit_width // 4
