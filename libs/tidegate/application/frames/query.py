@@ -65,9 +65,9 @@ class Query:
         """Return the results like `emissions`, with typed keys and values: structs, or the number that is counted.
 
         Keys have the type that they have in the DataFrame. Values that the steps pass on have the types of the
-        DataFrame, such as decimals, timestamps and arrays; those of a join are structs of `stream` and `table`, or of
-        `left` and `right`. Fields that steps compute have the types of their expressions. A value that is text or
-        binary stays that.
+        DataFrame, such as decimals, timestamps and arrays, and so do fields that no expression computes; those of a
+        join are structs of `stream` and `table`, or of `left` and `right`. Fields that steps compute have the types of
+        their expressions. A value that is text or binary stays that.
         """
         return self._results.typed(self.emissions())
 

@@ -1,43 +1,39 @@
 """The types of a chain's results in Spark, so that JSON becomes typed columns again.
 
-Where a chain passes the values of its DataFrames on, they get back the very types that they had there: decimals,
-timestamps, dates, arrays and maps. What steps compute has the types of their fields.
+Fields that a chain passes on get back the very types that they had in its DataFrames: decimals, timestamps, dates,
+arrays and maps. What steps compute has the types of their fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from tidegate.application.frames.carried_types import carried
 from tidegate.contracts.config.rules import OperatorRules
-from tidegate.contracts.values import Values
+from tidegate.contracts.values import PRIMITIVES, Values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
-
-_COMPUTED = {"with_columns", "select", "map", "flat_map"}
-"""Steps behind which a field may have another content than in the DataFrame, though of the same type in JSON."""
+    from pyspark.sql.types import DataType, StructType
 
 
 class TypedValues(NamedTuple):
-    """Values that are JSON text: their type in Spark, and whether they are JSON objects."""
+    """Values that are JSON text: their type in Spark, and whether they are JSON objects.
+
+    `written`: the type as which they are in the JSON text, if it differs; see `value_of`.
+    """
 
     type: DataType
     is_object: bool
+    written: DataType | None = None
 
     def typed(self, value: Column) -> Column:
         """Return the column of values with their type."""
-        from pyspark.sql import functions as F
-        from pyspark.sql.types import ArrayType
+        from tidegate.runtime.stream.json_text import bare_value_of, value_of
 
-        from tidegate.runtime.stream.json_text import value_of
-
-        if self.is_object:
-            return value_of(value, self.type)
-        return value_of(F.concat(F.lit("["), value, F.lit("]")), ArrayType(self.type))[0]
+        return (value_of if self.is_object else bare_value_of)(value, self.type, self.written)
 
 
 class Results(NamedTuple):
@@ -72,36 +68,45 @@ def pairs_of(**sides: DataType | None) -> TypedValues | None:
     return TypedValues(StructType([StructField(name, side) for name, side in sides.items()]), is_object=True)
 
 
-def values_of(
-    rules: OperatorRules, written: Mapping[str, Any], before: Values, stream: DataType, table: DataType | None
-) -> TypedValues | None:
+def values_of(rules: OperatorRules, before: Values, stream: StructType, table: DataType | None) -> TypedValues | None:
     """Return what is known of the results' values under these rules; None if they are text or bytes.
 
-    `written`: the rules as a file has them. `before`, `stream`: what is known of the stream's values, and their type.
-    `table`: the type of those of the table that the stream is joined with.
+    `before`, `stream`: what is known of the stream's values, and their type. `table`: the type of those of the table
+    that the stream is joined with.
     """
     values = rules.results(before, None)
-    passed_on = not _COMPUTED & {verb for step in written.get("steps", ()) for verb in step}
-    if values.form in ("bytes", "string"):
+    if values.form in PRIMITIVES:
         return None
-    if passed_on and values == before:
-        return TypedValues(stream, is_object=True)
-    if passed_on and values.form == "joined" and (pairs := pairs_of(stream=stream, table=table)) is not None:
-        return pairs
+    fields = carried(rules, before, stream, table)
+    type, schema = _sides(fields, values.schema) if values.form == "joined" else (fields, values.schema)
     if values.form == "single":
-        return TypedValues(_spark_type(values.schema.field(0).type), is_object=False)
-    return TypedValues(_spark_type(_objects(values)), is_object=True)
+        [kind], [known] = type.fields, schema
+        return TypedValues(kind.dataType, False, as_written(kind.dataType, known.type))
+    return TypedValues(type, True, as_written(type, pa.struct(schema)))
 
 
-def _objects(values: Values) -> pa.DataType:
-    """Return the type of the objects: those of a join have the fields of both sides below `stream` and `table`."""
-    if values.form == "object":
-        return pa.struct(values.schema)
-    *stream, table = values.schema
-    return pa.struct([pa.field("stream", pa.struct(stream)), pa.field("table", table.type)])
+def _sides(fields: StructType, schema: pa.Schema) -> tuple[StructType, pa.Schema]:
+    """Return the objects of a join, in both types: the fields of its sides are below `stream` and `table`."""
+    from pyspark.sql.types import StructField, StructType
+
+    types = StructType(fields.fields[:-1]), fields[-1].dataType
+    *stream, table = schema
+    named = zip(("stream", "table"), types, strict=True)
+    objects = StructType([StructField(name, type) for name, type in named])
+    return objects, pa.schema({"stream": pa.struct(stream), "table": table.type})
 
 
-def _spark_type(kind: pa.DataType) -> DataType:
-    from pyspark.sql.pandas.types import from_arrow_type
+def as_written(type: DataType, known: pa.DataType) -> DataType:
+    """Return the type with strings where an expression has made a string of the JSON text of an array, a map and so on.
 
-    return from_arrow_type(kind, prefer_timestamp_ntz=True)
+    `known`: the type as steps know it.
+    """
+    from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+    if isinstance(type, StructType) and pa.types.is_struct(known):
+        pairs = zip(type.fields, known, strict=True)
+        return StructType(
+            [StructField(each.name, as_written(each.dataType, as_known.type)) for each, as_known in pairs]
+        )
+    is_text = known == pa.string() and not isinstance(type, StringType | BinaryType)
+    return StringType() if is_text else type

@@ -161,14 +161,16 @@ class FrameSource(Definitions):
 
     def _results(self, definition: Definition, config: StreamConfig) -> Results:
         """Return what is known of the results."""
+        from pyspark.sql.types import StructType
+
         from tidegate.application.frames.result_types import Results, values_of
 
-        written, value, keys = definition.as_yaml(), definition.types.get("value"), self._key_type
-        if not isinstance(value, Mapping) or self._value_type is None:
+        value, keys = definition.types.get("value"), self._key_type
+        if not isinstance(value, Mapping) or not isinstance(self._value_type, StructType):
             return Results(keys, None)
         before = Values.of_fields(schema_of(value["json"]))
         table_type = next((table._value_type for _, table in self._tables_of(definition)), None)
-        return Results(keys, values_of(config.rules, written, before, self._value_type, table_type))
+        return Results(keys, values_of(config.rules, before, self._value_type, table_type))
 
     def _placed(self, definition: Definition, problems: tuple[Problem, ...]) -> Iterator[Problem]:
         """Yield the problems with the places of their calls; none that may follow from values of unknown type."""

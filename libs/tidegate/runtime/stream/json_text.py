@@ -35,9 +35,18 @@ def json_of(struct: Column) -> Column:
     return F.to_json(struct, _EXACT_TIMES)
 
 
-def value_of(text: Column, kind: DataType) -> Column:
-    """Return the values of that type, of which `json_of` wrote the text."""
-    return _with_keys(F.from_json(text, _with_text_as_keys(kind), _EXACT_TIMES), kind)
+def value_of(text: Column, kind: DataType, written: DataType | None = None) -> Column:
+    """Return the values of that type, of which `json_of` wrote the text.
+
+    `written`: the type with strings in places where the text has a string with the JSON text of the value.
+    """
+    read = _with_text_as_keys(written or kind)
+    return _typed(F.from_json(text, read, _EXACT_TIMES), read, kind)
+
+
+def bare_value_of(text: Column, kind: DataType, written: DataType | None = None) -> Column:
+    """Return the values like `value_of`, also those that are no structs."""
+    return value_of(F.concat(F.lit("["), text, F.lit("]")), ArrayType(kind), ArrayType(written or kind))[0]
 
 
 def maps_without_text(kind: DataType, path: str = "") -> Iterator[str]:
@@ -63,17 +72,22 @@ def _with_text_as_keys(kind: DataType) -> DataType:
     return kind
 
 
-def _with_keys(value: Column, kind: DataType) -> Column:
-    """Return the values with the keys of their type instead of text."""
-    if kind == _with_text_as_keys(kind):
+def _typed(value: Column, read: DataType, kind: DataType) -> Column:
+    """Return the values, which Spark has read as another type, with their own: keys of maps, and text in strings."""
+    if read == kind:
         return value
-    if isinstance(kind, StructType):
-        fields = [_with_keys(value.getField(each.name), each.dataType).alias(each.name) for each in kind.fields]
+    if isinstance(read, StringType):
+        return bare_value_of(value, kind)
+    if isinstance(read, StructType) and isinstance(kind, StructType):
+        pairs = zip(read.fields, kind.fields, strict=True)
+        fields = [
+            _typed(value.getField(one.name), one.dataType, other.dataType).alias(one.name) for one, other in pairs
+        ]
         return F.when(value.isNotNull(), F.struct(*fields))
-    if isinstance(kind, ArrayType):
-        inside = kind.elementType
-        return F.transform(value, lambda each: _with_keys(each, inside))
-    assert isinstance(kind, MapType), "no other type has keys in it"
-    of_key, of_value = kind.keyType, kind.valueType
-    values = F.transform_values(value, lambda _, each: _with_keys(each, of_value))
-    return F.transform_keys(values, lambda key, _: key.cast(of_key))
+    if isinstance(read, ArrayType) and isinstance(kind, ArrayType):
+        one, other = read.elementType, kind.elementType
+        return F.transform(value, lambda each: _typed(each, one, other))
+    assert isinstance(read, MapType) and isinstance(kind, MapType), "only keys and text in strings are read as others"
+    key, one, other = kind.keyType, read.valueType, kind.valueType
+    values = F.transform_values(value, lambda _, each: _typed(each, one, other))
+    return F.transform_keys(values, lambda text, _: text.cast(key))
