@@ -367,8 +367,8 @@ RAIN = Table(FACTS, tuple(Row(key, b"%d" % at, at, at) for at, key in enumerate(
 def joined(config: PipelineConfig, rows: list[Row], cuts: set[int], *gates: list[int]) -> Any:
     """What a chain with joins makes visible, if tables are complete up to these times, batch by batch, then whole.
 
-    `gates`: those of each table. What let a result leave, an input record or a table, depends on the schedule: it is no
-    part of this.
+    `gates`: those of each table. What let a result leave, an input record or a table, depends on the schedule, and so
+    does the clock at which a row came to a join that still holds it: they are no part of this.
     """
     played, tables = Played(pipeline_of(config)), [read.table for read in config.reads()]
     for step, *now in zip_longest(batches(rows, cuts), *gates):
@@ -379,7 +379,7 @@ def joined(config: PipelineConfig, rows: list[Row], cuts: set[int], *gates: list
     played.play(Advance(HOUR))
     seen, _, times, held = played.visible()
     rows_by_kind = {kind: [row | {"source": None} for row in found] for kind, found in seen.items()}
-    return rows_by_kind, times, held
+    return rows_by_kind, times, [row | {"arrived": None} for row in held]
 
 
 def behind_join(*steps: dict[str, Any]) -> PipelineConfig:
