@@ -75,13 +75,13 @@ def _plan(steps: Sequence[Evaluable], place: Place) -> tuple[list[Stage], Column
     changed = False
     for step in steps:
         expressions = expressions_of(step, place)
-        read = {path for each in expressions.values() for path in each.paths if path[0] not in made}
+        paths = {path for each in expressions.values() for path in each.paths}
+        read = {path for path in paths if path[0] not in made}
         without = frozenset(place.values.schema.names if isinstance(step, Select) else ())
         place = behind(step, place)
         named = isinstance(step, WithColumns | Select)
         made |= without | set(expressions if named else ())
-        reads_made = any(path[0] in made for each in expressions.values() for path in each.paths)
-        layers.append((step, Layer(expressions, named, without), {column for column, *_ in read}, reads_made))
+        layers.append((step, Layer(expressions, named, without), {column for column, *_ in read}, read != paths))
         wanted |= read
         changed |= named
     objects = place.values.schema if changed else None
