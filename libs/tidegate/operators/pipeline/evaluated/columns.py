@@ -17,7 +17,7 @@ from tidegate.kernels.columns import binary_column, in_one
 from tidegate.operators.pipeline.evaluated.decoders import HeadersDecoder, decoder_of, key_decoder_of
 from tidegate.operators.pipeline.rules.places import HEADERS, WINDOW, Place
 
-_NUMBERS = pa.field("row_number", pa.int64())
+_NUMBERS = pa.schema([("row_number", pa.int64())])
 """The only column where nothing is wanted: without one, DuckDB would not know how many rows there are."""
 _NO_BYTES = np.zeros(0, np.uint8)
 
@@ -41,7 +41,7 @@ class ColumnReader:
 
     def __init__(self, place: Place, wanted: Collection[Path]) -> None:
         self._place = place
-        self._schema = part_of(place.columns, wanted) if wanted else pa.schema([_NUMBERS])
+        self._schema = part_of(place.columns, wanted) if wanted else _NUMBERS
         of_value = set(place.values.schema.names)
         given = {"key": {"key"} - of_value, HEADERS: {HEADERS} - of_value, "value": of_value}
         chosen = {part: [field for field in self._schema if field.name in names] for part, names in given.items()}
@@ -50,6 +50,8 @@ class ColumnReader:
 
     def read(self, rows: Records) -> Read:
         """Read the columns of the rows."""
+        if self._schema is _NUMBERS:
+            return Read(pa.record_batch([pa.array(np.arange(len(rows)))], _NUMBERS), {})
         parts = {part: decoder.columns(*self._bytes_of(rows, part)) for part, decoder in self._decoders.items()}
         columns: dict[str, pa.Array] = {}
         for part, decoded in parts.items():
@@ -57,7 +59,7 @@ class ColumnReader:
         if self._place.windowed and not self._place.is_input:
             assert rows.window is not None, "rows behind windows have windows"
             columns = dict(zip(WINDOW, map(pa.array, rows.window), strict=True)) | columns
-        columns = {"timestamp": pa.array(rows.timestamp), _NUMBERS.name: pa.array(np.arange(len(rows)))} | columns
+        columns = {"timestamp": pa.array(rows.timestamp)} | columns
         found = [columns[name] for name in self._schema.names]
         return Read(pa.record_batch(found, self._schema), parts)
 

@@ -299,7 +299,7 @@ def behind(step: Stateless, place: Place) -> Place:
         return _behind_select_key(step, place)
     if isinstance(step, Encode):
         return _behind_encode(step, place)
-    try:
+    with _as_invalid_value():
         expressions = expressions_of(step, place)
         if isinstance(step, Filter | Require):
             return place
@@ -307,8 +307,6 @@ def behind(step: Stateless, place: Place) -> Place:
         made = {name: (each.type, _reads_decimals(each, place)) for name, each in expressions.items()}
         found = _fields(kept | made)
         check_names(found.schema)
-    except UserError as error:
-        raise InvalidValue(f"{error.problem} ({error.value})", error.remedy) from None
     return place.with_values(found)
 
 
@@ -323,8 +321,15 @@ def _behind_call(step: Called, place: Place) -> Place:
 
 
 def _check_names(fields: pa.Schema) -> None:
-    try:
+    with _as_invalid_value():
         check_names(fields)
+
+
+@contextmanager
+def _as_invalid_value() -> Iterator[None]:
+    """Raise InvalidValue instead of UserError."""
+    try:
+        yield
     except UserError as error:
         raise InvalidValue(f"{error.problem} ({error.value})", error.remedy) from None
 
@@ -373,10 +378,8 @@ def _behind_select_key(step: SelectKey, place: Place) -> Place:
             "the bytes of the input's keys name their windows, which another key would lose",
             "put a step that holds state before it, such as {name: NAME, kind: suppression, ...}",
         )
-    try:
+    with _as_invalid_value():
         [expression] = expressions_of(step, place).values()
-    except UserError as error:
-        raise InvalidValue(f"{error.problem} ({error.value})", error.remedy) from None
     form = next((form for form in _KEYS if PRIMITIVES[form] == expression.type), None)
     if form is None:
         raise InvalidValue(
